@@ -66,7 +66,8 @@ class Config:
     proxy               http://[user:password@]host:port for downloads and endpoints that are not
                         in a private network; "" connects directly
     parse_timeout       seconds that parsing a file may take
-    parse_memory        bytes of address space of the parser, where the system can limit it
+    parse_memory        bytes of address space of the parser, where the system can limit it; the
+                        reader of an import has twice as much
     parse_output_bytes  largest text, in bytes, that a file may be parsed into
     parse_output_ratio  how many times as large as the file its text may be, beyond the first
                         megabyte

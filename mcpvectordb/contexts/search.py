@@ -174,7 +174,9 @@ class ContextSearch:
         if verdict:  # which is rare
             snippets = Snippets(query.text)
             words = max(snippets.share(hit.item.text) for hit in hits)
-            verdict = relevance.verdict(known, words=words)
+            with self._file.reading() as sql:
+                few = self._index.has_fewer(sql, relevance.FEW_PASSAGES)
+            verdict = relevance.verdict(known, words=words, few=few)
         return Results(
             hits=hits,
             legs=tuple(ranking.legs),

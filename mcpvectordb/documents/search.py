@@ -161,7 +161,44 @@ class DocumentSearch:
             for row in found.rows[question.offset : question.wanted]
             if row[1] >= question.min_score
         ]
-        return _judged(question, found, page, chunks)
+        return self._judged(question, found, page, chunks)
+
+    def _judged(
+        self,
+        question: DocumentQuery,
+        found: DocumentRanking,
+        page: Sequence[ScoredChunk],
+        chunks: Mapping[int, Chunk],
+    ) -> Results[Chunk]:
+        """Results with their relevance, without those that are known to be below the minimum."""
+        snippets, texts = Snippets(question.text), [chunks[id].text for id, _, _ in page]
+        known = relevance.shared(
+            [
+                found.judge.relevance(scores, text)
+                for (_, _, scores), text in zip(page, texts, strict=True)
+            ],
+            texts,
+        )
+        uncalibrated = found.judge.reason if None in known else ""
+        if question.min_relevance and uncalibrated:
+            found.reasons["relevance"] = uncalibrated
+        verdict = relevance.verdict(known, question.min_relevance)
+        if verdict:  # which is rare
+            words = max((snippets.share(_passage(chunks[id])) for id, _, _ in page), default=0.0)
+            with self._file.reading() as sql:
+                few = self._index.has_fewer(sql, relevance.FEW_PASSAGES)
+            verdict = relevance.verdict(known, question.min_relevance, words, few=few)
+        return Results(
+            hits=tuple(
+                _hit(row, each, chunks, snippets, found.variety)
+                for row, each in zip(page, known, strict=True)
+                if each is None or each >= question.min_relevance
+            ),
+            legs=tuple(found.legs),
+            reasons=found.reasons,
+            verdict=verdict,
+            uncalibrated=uncalibrated,
+        )
 
     def _ranked(
         self, sql: apsw.Connection, question: DocumentQuery, find: Find, wanted: int
@@ -444,41 +481,6 @@ def _hit(
 def _passage(chunk: Chunk) -> str:
     """What is searched of a chunk: its title and headings, then its text."""
     return embedding_text(chunk.document.title, chunk.headings, chunk.header, chunk.text)
-
-
-def _judged(
-    question: DocumentQuery,
-    found: DocumentRanking,
-    page: Sequence[ScoredChunk],
-    chunks: Mapping[int, Chunk],
-) -> Results[Chunk]:
-    """Results with their relevance, without those that are known to be below the minimum."""
-    snippets, texts = Snippets(question.text), [chunks[id].text for id, _, _ in page]
-    known = relevance.shared(
-        [
-            found.judge.relevance(scores, text)
-            for (_, _, scores), text in zip(page, texts, strict=True)
-        ],
-        texts,
-    )
-    uncalibrated = found.judge.reason if None in known else ""
-    if question.min_relevance and uncalibrated:
-        found.reasons["relevance"] = uncalibrated
-    verdict = relevance.verdict(known, question.min_relevance)
-    if verdict:  # which is rare
-        words = max((snippets.share(_passage(chunks[id])) for id, _, _ in page), default=0.0)
-        verdict = relevance.verdict(known, question.min_relevance, words)
-    return Results(
-        hits=tuple(
-            _hit(row, each, chunks, snippets, found.variety)
-            for row, each in zip(page, known, strict=True)
-            if each is None or each >= question.min_relevance
-        ),
-        legs=tuple(found.legs),
-        reasons=found.reasons,
-        verdict=verdict,
-        uncalibrated=uncalibrated,
-    )
 
 
 def _vector_scores(leg: VectorLeg | None, chunk: int, rank: int) -> Scores:

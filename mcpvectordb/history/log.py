@@ -28,6 +28,7 @@ from mcpvectordb.errors import Damaged, InvalidInput, quoted
 from mcpvectordb.history import actor, clock
 from mcpvectordb.history.versions import Item, Version, encoded
 from mcpvectordb.storage.file import File
+from mcpvectordb.text import json_text
 
 ROOM = 1_000_000  # bytes of versions that even the smallest file may have
 MOST_CHANGES = 100_000  # rows of history_changes
@@ -493,9 +494,11 @@ def version(row: Sequence[Any]) -> Version:
     """The version in a row of history_versions."""
     *item, stamp, fields, body = row
     try:
-        value = None if fields is None else json.loads(fields)
+        value = None if fields is None else json_text.loads(fields)
         if value is not None and not isinstance(value, dict):
-            raise ValueError
-    except (ValueError, RecursionError):
-        raise Damaged("a version in the history is no object: run `mcpvectordb rebuild`") from None
+            raise ValueError("it is no object")
+    except (ValueError, RecursionError) as error:
+        raise Damaged(
+            f"a version in the history is not what was written: {error}; run `mcpvectordb rebuild`"
+        ) from None
     return Version(Item(*item), stamp, value, body)

@@ -27,6 +27,11 @@ from mcpvectordb.storage.file import File
 SHOWN = 100
 """Items of an entry that are listed."""
 
+MOST_LINES = 1_000_000
+"""Lines of a version that are compared; as a line, a character takes fifty times its memory."""
+
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
 TABLES = {
     "documents": "published_documents",
     "contexts": "contexts",
@@ -321,6 +326,11 @@ class Timeline:
         shown = ("title", "thread", "metadata", "tags", "description", "pattern")
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
         text = shelf.text(self._body(sql, version))
+        if sum(map(text.count, _LINE_ENDS)) > MOST_LINES:
+            raise InvalidInput(
+                f"{shelf.label(sql, version)} has more than {MOST_LINES:,} lines, which are not "
+                "compared; `mcpvectordb get --as-of TIME` shows what it was"
+            )
         return [*map(line_diff.one_line, said), "", *text.splitlines()]
 
 

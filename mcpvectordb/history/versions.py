@@ -16,11 +16,16 @@ from typing import Any, NamedTuple, Protocol
 import apsw
 
 from mcpvectordb.errors import Damaged
+from mcpvectordb.text import json_text
 
 LOCAL = "local"
 """The field with what differs between copies of a file although the item is the same."""
 
-MOST_UNPACKED = 400_000_000  # bytes: a body from elsewhere must not fill the memory
+MOST_UNPACKED = 400_000_000
+SMALL_BODY, MOST_RATIO = 20_000_000, 100
+"""A body from elsewhere must not fill the memory: it is at most 400 MB of JSON, at most 100 times
+its packed size beyond the first 20 MB, and has no more values than `json_text.MOST_VALUES`."""
+
 _LEVEL = 6
 
 
@@ -109,24 +114,29 @@ def encoded(value: Any) -> str:
 
 
 def pack(value: Any) -> bytes:
-    """A value as compressed JSON."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return zlib.compress(text.encode(), _LEVEL)
+    """A value as compressed JSON, never so small that `unpack` would refuse it."""
+    raw = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    packed = zlib.compress(raw, _LEVEL)
+    return packed if len(raw) <= _most_unpacked(packed) else zlib.compress(raw, 0)
 
 
 def unpack(body: bytes) -> Any:
     """The value of a packed body; raises Damaged."""
     try:
         reader = zlib.decompressobj()
-        raw = reader.decompress(body, MOST_UNPACKED)
-        if reader.unconsumed_tail or not reader.eof:
+        raw = reader.decompress(body, _most_unpacked(body) + 1)
+        if not reader.eof or len(raw) > _most_unpacked(body):
             raise ValueError
-        return json.loads(raw)
-    except (zlib.error, ValueError, RecursionError):
+        return json_text.loads(raw)
+    except (zlib.error, ValueError):
         raise Damaged(
             "a version in the history is not what was written: run `mcpvectordb check`, then "
             "`rebuild`"
         ) from None
+
+
+def _most_unpacked(body: bytes) -> int:
+    return min(MOST_UNPACKED, SMALL_BODY + MOST_RATIO * len(body))
 
 
 def body_name(content: bytes) -> bytes:

@@ -11,6 +11,8 @@ on the journal of the file:
   left: file, log and journal are copied, and SQLite completes the copy. So it goes with files that
   are damaged beyond a backup.
 
+A file may claim any number of pages: one with many times more than there is on the disk is refused.
+
 What a hostile file could do while it is read: run code by triggers, views or virtual tables (none
 of them is used, no extension is loaded, the schema is not trusted), return values of any size
 (limited) or never end (a statement that returns no row for a minute is stopped).
@@ -19,12 +21,14 @@ of them is used, no extension is loaded, the schema is not trusted), return valu
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import apsw
 
@@ -36,12 +40,16 @@ MAGIC = b"SQLite format 3\0"
 MAX_VALUE_BYTES = 100_000_000
 STATEMENT_SECONDS = 60.0  # without a row
 _STEPS = 100_000  # of SQLite's virtual machine between two looks at the clock
+SMALL_FILE, MOST_RATIO = 100_000_000, 100
+"""A file has at most 100 times the bytes that it has on the disk, beyond the first 100 MB: programs
+reserve space, and file systems compress."""
+_BLOCK = 1 << 20
 _COPIES = 5  # attempts to copy a file that changes meanwhile
 _CODECS = {"UTF-8": "utf-8", "UTF-16le": "utf-16-le", "UTF-16be": "utf-16-be"}
 
 
 class ForeignDatabase:
-    """A snapshot of a SQLite file of another program.
+    """A SQLite file of another program, of which `copy` is a snapshot.
 
     columns    the columns of each ordinary table
     virtual    the CREATE statement of each virtual table
@@ -50,10 +58,9 @@ class ForeignDatabase:
     """
 
     def __init__(
-        self, path: Path, folder: Path, *, statement_seconds: float = STATEMENT_SECONDS
+        self, path: Path, copy: Path, *, statement_seconds: float = STATEMENT_SECONDS
     ) -> None:
-        snapshot = _snapshot(path, folder)
-        self._sql = _hardened(f"{uri(snapshot)}?immutable=1", apsw.SQLITE_OPEN_READONLY)
+        self._sql = _hardened(f"{uri(copy)}?immutable=1", apsw.SQLITE_OPEN_READONLY)
         self._seconds, self._last_row = statement_seconds, time.monotonic()
         self._sql.set_progress_handler(self._overdue, _STEPS)
         self.unread: list[str] = []
@@ -64,6 +71,8 @@ class ForeignDatabase:
             self.columns, self.virtual = self._schema()
             if self.unread and not self.columns:
                 raise apsw.CorruptError("no table of it is readable")
+        except apsw.NoMemError:
+            raise MemoryError from None
         except apsw.Error as error:
             self.close()
             raise Damaged(
@@ -245,8 +254,8 @@ def _hardened(name: str, mode: int) -> apsw.Connection:
     return sql
 
 
-def _snapshot(path: Path, folder: Path) -> Path:
-    """A copy of the file in `folder` as of one moment, complete in itself."""
+def snapshot(path: Path, folder: Path) -> Path:
+    """A copy of a file in `folder` as of one moment, complete in itself; raises Unreadable."""
     copy = folder / f"snapshot-{len(list(folder.iterdir()))}.db"
     if _can_be_locked(path):
         with contextlib.suppress(apsw.Error):
@@ -268,13 +277,16 @@ def _can_be_locked(path: Path) -> bool:
 
 def _back_up(path: Path, copy: Path) -> None:
     reader = _hardened(f"{uri(path)}?mode=ro", apsw.SQLITE_OPEN_READONLY)
-    with (
-        contextlib.closing(reader),
-        contextlib.closing(apsw.Connection(str(copy))) as target,
-        target.backup("main", reader, "main") as backup,
-    ):
-        while not backup.done:
-            backup.step()
+    with contextlib.closing(reader):
+        pages, size = reader.execute("SELECT * FROM pragma_page_count, pragma_page_size").get
+        data = sum(data_bytes(_with(path, suffix)) for suffix in ("", "-wal"))
+        _check_size(path, pages * size, data, copy)
+        with (
+            contextlib.closing(apsw.Connection(str(copy))) as target,
+            target.backup("main", reader, "main") as backup,
+        ):
+            while not backup.done:
+                backup.step()
 
 
 def _complete(copy: Path) -> None:
@@ -296,12 +308,67 @@ def copy_stable(pairs: Sequence[tuple[Path, Path]], source: Path) -> None:
         for original, copy in pairs:
             copy.unlink(missing_ok=True)
             if original.is_file():  # and neither a device nor a pipe, which have no end
-                shutil.copyfile(original, copy)
+                _check_size(original, original.stat().st_size, data_bytes(original), copy)
+                _copy(original, copy)
         if before == [_state(original) for original, _ in pairs]:
             return
     raise Unreadable(
         f"{source} changed with every attempt to copy it: close the program that uses it"
     )
+
+
+def _check_size(path: Path, size: int, data: int, copy: Path) -> None:
+    """Refuse a file that says to be many times larger than it is, or that has no room here."""
+    if size > SMALL_FILE + MOST_RATIO * data:
+        raise Unreadable(
+            f"{path} has {data:,} bytes of data and says that it has {size:,}: it is damaged, or "
+            "made to fill the disk; nothing was imported"
+        )
+    free = shutil.disk_usage(copy.parent).free
+    if size > free:
+        raise Unreadable(
+            f"{path} is read from a copy of {size:,} bytes, and {copy.parent.parent} has {free:,} "
+            "left; nothing was imported"
+        )
+
+
+def data_bytes(path: Path) -> int:
+    """How many bytes of a file are on the disk, without its holes; 0 if there is none."""
+    try:
+        with path.open("rb") as file:
+            return sum(end - start for start, end in _extents(file))
+    except OSError:
+        return 0
+
+
+def _extents(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """The parts of a file that are no holes; all of it where the system cannot tell."""
+    size = os.fstat(file.fileno()).st_size
+    at = 0
+    while at < size:
+        try:
+            start = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole is left
+                return
+            start, end = at, size
+        except AttributeError:  # Windows
+            start, end = at, size
+        yield start, end
+        at = end
+
+
+def _copy(original: Path, copy: Path) -> None:
+    """Copy a file; its holes stay holes."""
+    with original.open("rb") as source, copy.open("wb") as target:
+        for start, end in _extents(source):
+            source.seek(start)
+            target.seek(start)
+            while start < end and (some := source.read(min(_BLOCK, end - start))):
+                target.write(some)
+                start += len(some)
+        target.truncate(os.fstat(source.fileno()).st_size)
 
 
 def _state(path: Path) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Parquet with columns id, text, metadata and embedding, or columns that are named.
 
-It is read by pyarrow in this process, not in the confined one that parses documents.
+A few bytes can stand for a billion rows, or for one long text in each of them. What a file says of
+itself is refused if it is absurd; for the rest there is the memory limit of the process.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mcpvectordb.errors import ParseFailed
+from mcpvectordb.errors import ParseFailed, TooLarge
 from mcpvectordb.export.parquet import modules
-from mcpvectordb.importers import fields
+from mcpvectordb.importers import fields, lines
 from mcpvectordb.importers.fields import Row
 from mcpvectordb.importers.items import Expected, ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
 
 ROWS = 256  # that are read at once
+SMALL_ROWS, ROWS_PER_BYTE = 100_000, 10
 
 
 def recognises(source: ImportSource) -> bool:
@@ -27,17 +29,39 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """An item for each row."""
     arrow, parquet = modules()
     try:
-        file = parquet.ParquetFile(source.path)
+        file = parquet.ParquetFile(source.path, pre_buffer=False)
     except (arrow.ArrowException, OSError) as error:
+        _check_memory(error)
         raise ParseFailed(f"{source.path.name} is no sound Parquet: {error}"[:300]) from None
     with file:
+        _check_size(file, source)
         yield Expected(items=int(file.metadata.num_rows))
         yield from fields.items(_rows(file, arrow), options, source.path.stem)
 
 
 def _rows(file: Any, arrow: Any) -> Iterator[Row | UnreadPart]:
     try:
-        for batch in file.iter_batches(batch_size=ROWS):
+        for batch in file.iter_batches(batch_size=ROWS, use_threads=False):
             yield from batch.to_pylist()
     except (arrow.ArrowException, OSError) as error:
+        _check_memory(error)
         yield UnreadPart(what=f"the rest of the rows: {error}"[:300])
+
+
+def _check_memory(error: Exception) -> None:
+    """Raise MemoryError if that is what an error means: it is no damage."""
+    if isinstance(error, MemoryError):
+        raise MemoryError from error
+
+
+def _check_size(file: Any, source: ImportSource) -> None:
+    """Refuse a file that says to have many times more than its bytes could hold."""
+    size, said = source.path.stat().st_size, file.metadata
+    unpacked = sum(said.row_group(n).total_byte_size for n in range(said.num_row_groups))
+    if said.num_rows > SMALL_ROWS + ROWS_PER_BYTE * size or unpacked > lines.most_unpacked(
+        source.path
+    ):
+        raise TooLarge(
+            f"{source.path.name} has {size:,} bytes and says that it has {said.num_rows:,} rows of "
+            f"{unpacked:,} bytes: it is made to fill the memory; nothing was imported"
+        )

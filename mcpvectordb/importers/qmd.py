@@ -135,12 +135,18 @@ def _collection(name: str, settings: Mapping[str, Any]) -> CollectionSettings:
     )
 
 
+def settings_files(path: Path) -> list[Path]:
+    """Where the YAML file that belongs to an index may be."""
+    name = f"{path.stem}.yml"
+    home = list(path.parents)[2:3]
+    return [path.with_name(name), *(each / ".config" / "qmd" / name for each in home)]
+
+
 def _configured(path: Path) -> Mapping[str, Any]:
     """The collections of the YAML file that belongs to an index; empty if there is none."""
     import yaml
 
-    name = f"{path.stem}.yml"
-    for file in (path.with_name(name), path.parents[2] / ".config" / "qmd" / name):
+    for file in settings_files(path):
         if file.is_file() and file.stat().st_size <= LONGEST_YAML:
             try:
                 found = yaml.safe_load(file.read_text("utf-8"))

@@ -107,6 +107,7 @@ class ImportReport:
         self.not_kept: Counter[str] = Counter()
         self.embeddings: Counter[str] = Counter()
         self.unread: list[str] = []
+        self._unread = 0
         self.notes: list[str] = []
 
     @property
@@ -125,6 +126,12 @@ class ImportReport:
         if len(self.skipped_items) < SKIPPED_ITEMS:
             self.skipped_items.append((id, reason))
 
+    def leave_unread(self, what: str) -> None:
+        """Note a part of the source that could not be read; of very many, only how many."""
+        self._unread += 1
+        if len(self.unread) < SKIPPED_ITEMS:
+            self.unread.append(what)
+
     def embedded(self, outcomes: Mapping[str, int]) -> None:
         """Count what became of embeddings."""
         for outcome, number in outcomes.items():
@@ -132,6 +139,8 @@ class ImportReport:
 
     def finished(self, **rest: Any) -> Imported:
         """The report as a record."""
+        if self._unread > len(self.unread):
+            self.unread.append(f"{self._unread - len(self.unread):,} other parts")
         return Imported(
             kind=self.kind,
             path=self.path,

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,9 +35,10 @@ from mcpvectordb.importers.items import (
     UnreadPart,
 )
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
+from mcpvectordb.importers.reading import ReadSource
 from mcpvectordb.importers.report import ImportReport, Marker, add
 from mcpvectordb.importers.restore import Restore
-from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.importers.source import Copies, ImportSource
 from mcpvectordb.importers.write_contexts import ContextImport
 from mcpvectordb.importers.write_documents import DocumentImport
 from mcpvectordb.importers.write_vectors import VectorImport
@@ -126,7 +127,7 @@ class ImportRun:
             case NotKept():
                 add(self._report.not_kept, item.what, item.count)
             case UnreadPart():
-                self._report.unread.append(item.what)
+                self._report.leave_unread(item.what)
             case Expected():
                 self._total += item.items
             case FollowedFolder():
@@ -232,27 +233,20 @@ def run(
 ) -> Imported:
     """Import a source; see `Database.import_from`."""
     with scratch_folder(None if target.file.memory else target.file.path) as scratch:
-        source = ImportSource(path.expanduser().absolute(), Path(scratch))
-        try:
-            found = importers.named(kind) if kind else importers.detect(source)
-            inside = source.inside(found.file) or source
-            report = ImportReport(found.name, str(path), dry_run=dry_run)
-            marker = Marker(found.name, os.path.realpath(inside.path))
-            running = ImportRun(report, target.writers(report, marker), target.documents, progress)
-            for item in _items(importers.reader(found), inside, options):
-                running.take(item)
-            running.flush()
-            running.sync()
-        finally:
-            source.close()
+        copies = Copies(Path(scratch))
+        source = ImportSource(path.expanduser().absolute(), copies)
+        asked = importers.named(kind).name if kind else None
+        read = ReadSource(source, copies, asked, options, target.config, progress)
+        inside = source.inside(importers.named(read.kind).file) or source
+        report = ImportReport(read.kind, str(path), dry_run=dry_run)
+        marker = Marker(read.kind, os.path.realpath(inside.path))
+        running = ImportRun(report, target.writers(report, marker), target.documents, progress)
+        for item in read.items():
+            running.take(item)
+        running.flush()
+        running.sync()
     embedded = _embed(target.encoder, report, progress) if embed and not dry_run else Embedded()
     return report.finished(embedded=embedded, pending=_pending(target))
-
-
-def _items(read: importers.Reader, source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    yield from read(source, options)
-    if source.database is not None:
-        yield from (UnreadPart(what=what) for what in source.database.unread)
 
 
 def _embed(encoder: Encoder, report: ImportReport, progress: ProgressCallback | None) -> Embedded:

@@ -8,17 +8,40 @@ from functools import cached_property
 from pathlib import Path
 
 from mcpvectordb.errors import Unreadable, UnsupportedFormat
-from mcpvectordb.importers.foreign_database import MAGIC, ForeignDatabase, copy_stable
+from mcpvectordb.importers.foreign_database import (
+    MAGIC,
+    ForeignDatabase,
+    copy_stable,
+    snapshot,
+)
 from mcpvectordb.storage.schema import APPLICATION_ID
 
 HEAD_BYTES = 65_536
 
 
-class ImportSource:
-    """A file or folder to import; `scratch` is a private folder for copies of parts of it."""
+class Copies:
+    """Makes copies of parts of a source, in a private folder."""
 
-    def __init__(self, path: Path, scratch: Path) -> None:
-        self.path, self._scratch = path, scratch
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def snapshot(self, path: Path) -> Path:
+        """A copy of a SQLite database as of one moment."""
+        return snapshot(path, self.folder)
+
+    def beside(self, path: Path, folder: str, files: Sequence[str]) -> Path:
+        """A copy of these files of a folder beside a file, as far as they exist."""
+        copy = self.folder / f"{folder}-files"
+        copy.mkdir(exist_ok=True)
+        copy_stable([(path.parent / folder / name, copy / name) for name in files], path)
+        return copy
+
+
+class ImportSource:
+    """A file or folder to import; what must be copied to be read is copied by `copies`."""
+
+    def __init__(self, path: Path, copies: Copies) -> None:
+        self.path, self._copies = path, copies
         if not path.exists():
             raise Unreadable(f"{path} does not exist (working folder: {Path.cwd()})")
         self.is_folder = path.is_dir()
@@ -44,7 +67,9 @@ class ImportSource:
     @cached_property
     def database(self) -> ForeignDatabase | None:
         """A snapshot of the file if it is a SQLite database; None for other sources."""
-        return ForeignDatabase(self.path, self._scratch) if self.head.startswith(MAGIC) else None
+        if not self.head.startswith(MAGIC):
+            return None
+        return ForeignDatabase(self.path, self._copies.snapshot(self.path))
 
     def sqlite(self, recognised: bool = True, what: str = "") -> ForeignDatabase:
         """The snapshot of a SQLite database; UnsupportedFormat if it is none.
@@ -64,15 +89,12 @@ class ImportSource:
         if not self.is_folder or not file:
             return self
         if file not in self._inside and (self.path / file).is_file():
-            self._inside[file] = ImportSource(self.path / file, self._scratch)
+            self._inside[file] = ImportSource(self.path / file, self._copies)
         return self._inside.get(file)
 
     def beside(self, folder: str, files: Sequence[str]) -> Path:
         """A copy of these files of a folder beside the file, as far as they exist."""
-        copy = self._scratch / f"{folder}-files"
-        copy.mkdir(exist_ok=True)
-        copy_stable([(self.path.parent / folder / name, copy / name) for name in files], self.path)
-        return copy
+        return self._copies.beside(self.path, folder, files)
 
     def close(self) -> None:
         """Close the snapshot of a database, if there is one."""

@@ -145,6 +145,11 @@ class ChunkIndex:
             count = f"SELECT ({count}) - ({count} WHERE owner IN ({self._unpublished}))"
         return int(sql.execute(count).get)
 
+    def has_fewer(self, sql: apsw.Connection, count: int) -> bool:
+        """Whether there are fewer than so many chunks."""
+        some = f"SELECT count(*) FROM (SELECT 1 FROM {self.chunks} LIMIT ?) AS some"
+        return int(sql.execute(some, (count,)).get) < count
+
     def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
         """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""
         ids = [

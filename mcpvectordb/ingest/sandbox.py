@@ -34,7 +34,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 # What parsers import when they are first needed; the folders that these are in may be read.
-PACKAGES = ("charset_normalizer", "lxml", "olefile", "pymupdf", "python_calamine", "yaml")
+PACKAGES = (
+    *("apsw", "charset_normalizer", "lxml", "numpy", "olefile", "pyarrow", "pymupdf"),
+    *("python_calamine", "yaml"),
+)
 LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew")
 SYSTEM = ("/usr", *LIBRARIES, *STORES, "/sys/devices/system/cpu")
@@ -149,12 +152,20 @@ def limit_memory(memory: int) -> None:
         _limit(resource.RLIMIT_AS, memory)
 
 
-def confine() -> None:
+def confine(readable: Iterable[str] = ()) -> None:
     """Give up the rights of this process for good, as far as the system can; raises OSError.
 
-    Call it while there is one thread: no other can be started afterwards, nor any process.
+    What is `readable`, files and whole folders, stays so. Call it while there is one thread: no
+    other can be started afterwards, nor any process.
     """
-    _confine(_python_rules)
+
+    def rules(version: int) -> int:
+        ruleset = _python_rules(version)
+        for path in readable:
+            _allow(ruleset, path, _READ_FILE | _READ_DIR)
+        return ruleset
+
+    _confine(rules)
 
 
 def prepare() -> None:

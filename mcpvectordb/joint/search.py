@@ -241,11 +241,14 @@ def _results(
 
 
 def _verdict(ranked: Sequence[Found], found: Sequence[Results[Any]], least: float) -> str:
-    """That nothing relevant was found, if every search says so, or nothing relevant enough."""
+    """That nothing relevant was found, if every search says so, or nothing relevant enough.
+
+    A shelf of few passages does not say so.
+    """
     said = [each for each in found if each.hits]
     if said and all(each.verdict for each in said):
         return max(said, key=lambda each: max(hit.relevance or 0.0 for hit in each)).verdict
-    return relevance.verdict([hit.relevance for hit in ranked], least) if least else ""
+    return relevance.verdict([hit.relevance for hit in ranked], least, few=True) if least else ""
 
 
 def _backlog(answers: Sequence[Mapping[Kind, Results[Any]]]) -> Backlog:

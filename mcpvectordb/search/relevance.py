@@ -31,6 +31,9 @@ from mcpvectordb.text.tokens import CJK
 # unless one of them has half of the query's words: a false verdict is worse than a weak hit. It is
 # given for at most 3 % of the questions of any collection that have an answer.
 WEAK, MANY_WORDS = 0.05, 0.5
+# Among fewer passages BM25 does not tell rare words from common ones, and right answers get low
+# figures: they are shown without a verdict.
+FEW_PASSAGES = 300
 _SEPARATORS, _WORD = re.compile(r"\W+"), re.compile(r"\w+")
 ENGLISH, CHINESE = "en", "zh"
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
@@ -200,14 +203,17 @@ def checked(least: float) -> float:
     return float(least)
 
 
-def verdict(found: Sequence[float | None], least: float = 0.0, words: float = 0.0) -> str:
+def verdict(
+    found: Sequence[float | None], least: float = 0.0, words: float = 0.0, *, few: bool = False
+) -> str:
     """A sentence that says that all results are weak or none reaches `least`; "" otherwise.
 
     It is "", too, if the relevance of any result is unknown. `words` is the highest share of the
-    query's words that a result has: with MANY_WORDS no result counts as weak.
+    query's words that a result has: with MANY_WORDS no result counts as weak, and none does where
+    `few` passages were searched.
     """
     known = [each for each in found if each is not None]
-    best, weak = max(known, default=1.0), WEAK if words < MANY_WORDS else 0.0
+    best, weak = max(known, default=1.0), WEAK if words < MANY_WORDS and not few else 0.0
     if len(known) < len(found) or best >= max(weak, least):
         return ""
     which = "result" if best < least else "of these results"

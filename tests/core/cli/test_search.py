@@ -14,6 +14,7 @@ from mcpvectordb import Database, InvalidInput
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
+from mcpvectordb.search import relevance
 from tests.support import Letters
 from tests.support_aerodynamics import fill
 from tests.support_cli import PLAN, TEA, Commands, Shell
@@ -175,10 +176,15 @@ def test_a_search_can_be_reranked(notes: Commands) -> None:
     assert "rerank" in found["legs"] and found["hits"][0]["scores"]["rerank"] is not None
 
 
-def test_a_search_says_when_nothing_relevant_was_found(tmp_path: Path) -> None:
+def test_a_search_says_when_nothing_relevant_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Database(tmp_path / "notes.db", embedder=Letters()) as db:
         fill(db)
     notes, stew = Commands(tmp_path), "a beef stew that simmers for hours in a wide cylinder"
+    few = notes.run("search", stew)
+    assert "Cylindrical shells" in few and "Nothing relevant" not in few
+    monkeypatch.setattr(relevance, "FEW_PASSAGES", 0)  # as in a file of many passages
     verdict = "Nothing relevant was found: the best of these results has a chance of"
     assert verdict in notes.run("search", stew) and "Cylindrical shells" in notes.run(
         "search", stew

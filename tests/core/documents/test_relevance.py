@@ -5,10 +5,12 @@ of aerodynamics.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
+from mcpvectordb.search import relevance
 from mcpvectordb.search.relevance import WEAK
 from tests.support import search_documents
 from tests.support_aerodynamics import ANSWERED, UNHEARD_OF, fill
@@ -21,6 +23,12 @@ def air(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     with Database(tmp_path_factory.mktemp("air") / "air.db", config=Config(model=MODEL)) as db:
         fill(db)
         yield db
+
+
+@pytest.fixture(autouse=True)
+def judged_like_a_large_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The few passages of these tests would get no verdict at all."""
+    monkeypatch.setattr(relevance, "FEW_PASSAGES", 0)
 
 
 def relevances(results: Results[Chunk]) -> list[float]:
@@ -155,3 +163,43 @@ def test_an_average_chunk_with_every_word_once_has_what_can_be_reached(db: Datab
     ) and repeated.reach == pytest.approx(2 * best.scores.reach)
     (quoted,) = db.documents.search('"apple jam"', mode="text")
     assert quoted.scores.text == pytest.approx(quoted.scores.reach, rel=1e-5)
+
+
+NOTES = {
+    "tea.md": "Green tea is brewed at eighty degrees.",
+    "keys.md": "The spare keys are with the neighbour on the second floor.",
+    "car.md": "The winter tyres are stored in the garage of the workshop.",
+    "rent.md": "The rent is due on the third working day of each month.",
+    "bike.md": "The combination of the bicycle lock is written in the address book.",
+}
+QUESTIONS = {
+    "tea.md": "How hot should the water be?",
+    "keys.md": "Who could let me in when I am locked out?",
+    "car.md": "wheels for snow",
+    "rent.md": "When do I pay for the flat?",
+    "bike.md": "How do I unlock my cycle?",
+}
+
+
+def test_of_few_passages_nobody_says_that_none_is_relevant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Database(tmp_path / "notes.db", config=Config(model=MODEL)) as db:
+        for name, text in NOTES.items():
+            db.documents.ingest_text(text, source=name)
+            db.contexts.add("t", "user", text)
+        wrong = 0
+        for name, question in QUESTIONS.items():
+            monkeypatch.setattr(relevance, "FEW_PASSAGES", 0)
+            wrong += bool(db.documents.search(question).verdict)
+            monkeypatch.setattr(relevance, "FEW_PASSAGES", len(NOTES) + 1)
+            found = db.documents.search(question)
+            assert name in {hit.item.document.source for hit in found} and not found.verdict
+            assert not db.contexts.search(question).verdict and not db.search(question).verdict
+            asked = db.documents.search(question, min_relevance=1.0).verdict
+            assert asked.startswith("Nothing relevant enough was found")
+            asked = db.search(question, min_relevance=1.0).verdict
+            assert asked.startswith("Nothing relevant enough was found")
+        assert wrong  # or the cause is mended, and this rule can go
+        monkeypatch.setattr(relevance, "FEW_PASSAGES", len(NOTES))
+        assert db.documents.search("quantum chromodynamics").verdict

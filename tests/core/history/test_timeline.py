@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Database, Image, InvalidInput, NotFound
+from mcpvectordb.history import timeline
 from tests.support import Letters
 
 
@@ -231,6 +232,16 @@ def test_a_time_before_all_clocks_is_a_clear_error(db: Database, time: str) -> N
 
 
 WORDS = ("zanzibar", "quixot", "xylophon", "wombat", "gazelle")
+
+
+def test_a_version_of_very_many_lines_is_not_compared(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST_LINES", 10)
+    db.documents.ingest_text("few\nlines", source="a.md")
+    db.documents.ingest_text("x\x0by\n" * 6, source="a.md")
+    with pytest.raises(InvalidInput, match=r"default/a.md has more than 10 lines"):
+        db.diff(db.history()[0].number)
 
 
 def test_what_is_forgotten_for_good_is_nowhere_in_the_file(path: Path) -> None:

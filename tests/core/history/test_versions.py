@@ -35,6 +35,26 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
         unpack(pack("x" * 1000))
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b'["' + b"x" * 30_000_000 + b'",[]]', id="many times its size"),
+        pytest.param(b'["",[' + b"[]," * 5_000_000 + b"[]]]", id="values of little text"),
+        pytest.param(b"[" * 1_000_000, id="nested too deep"),
+    ],
+)
+def test_a_small_body_does_not_become_a_large_value(raw: bytes) -> None:
+    body = zlib.compress(raw)
+    assert len(body) < 50_000
+    with pytest.raises(Damaged, match="not what was written"):
+        unpack(body)
+
+
+def test_a_text_that_repeats_itself_is_packed_so_that_it_can_be_unpacked() -> None:
+    text = "the same line\n" * 2_000_000
+    assert unpack(pack([text, []])) == [text, []]
+
+
 def test_versions_are_ordered_by_stamp_then_content_and_a_deletion_comes_first() -> None:
     fields = {"title": "A", LOCAL: {"id": "1"}}
     other = {"title": "B", LOCAL: {"id": "1"}}

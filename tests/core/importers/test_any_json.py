@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import MCPVectorDBError, importers
 from mcpvectordb.importers.items import ImportOptions
-from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.importers.source import Copies, ImportSource
 from tests.support import scaled
 
 KEYS = (
@@ -47,7 +47,7 @@ def test_any_json_is_read_or_refused(kind: str, content: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "source.jsonl"
         path.write_text(lines if kind in NAMES[2:] else json.dumps(content))
-        source = ImportSource(path, Path(folder))
+        source = ImportSource(path, Copies(Path(folder)))
         assert recognised(source) in (True, False)
         try:
             for _ in importers.reader(found)(source, ImportOptions()):

@@ -8,7 +8,7 @@ import apsw
 import numpy as np
 import pytest
 
-from mcpvectordb.importers.foreign_database import ForeignDatabase
+from mcpvectordb.importers.foreign_database import ForeignDatabase, snapshot
 from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 from mcpvectordb.storage import vec0
 
@@ -23,7 +23,7 @@ TABLES = {
 def opened(path: Path, tmp_path: Path) -> ForeignDatabase:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    return ForeignDatabase(path, scratch)
+    return ForeignDatabase(path, snapshot(path, scratch))
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -594,3 +596,23 @@ def test_names_in_the_log_of_another_file_are_one_line(copies: tuple[Path, Path]
         db.merge(desktop)
         actors = {each.actor for each in db.history()}
         assert all(len(each) <= 200 and "\n" not in each for each in actors)
+
+
+def test_a_body_that_unpacks_to_many_times_its_size_is_not_taken_in(
+    copies: tuple[Path, Path],
+) -> None:
+    laptop, desktop = copies
+    with opened(desktop) as db:
+        for text in ("a of the desktop", "a again"):
+            db.documents.ingest_text(text, source="a.md")
+    with contextlib.closing(apsw.Connection(str(desktop))) as sql:
+        bomb = zlib.compress(b'["",[' + b"[]," * 8_000_000 + b"[]]]", 9)
+        sql.execute("UPDATE history_bodies SET body = ?", (bomb,))
+        assert sql.changes() == 2 and len(bomb) < 30_000
+    with opened(laptop) as db, opened(desktop) as other:
+        with pytest.raises(Damaged, match="not what was written"):
+            other.diff(other.history()[0].number)
+        before = texts(db)
+        with pytest.raises(Damaged, match="not what was written"):
+            db.merge(desktop)
+        assert texts(db) == before and not db.check()

@@ -1,0 +1,357 @@
+"""Sources that are small and would fill the memory or the disk: one clear error, nothing stored."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from mcpvectordb import Config, Database, Image, MCPVectorDBError, ParseFailed, TooLarge, Unreadable
+from mcpvectordb.importers import reading
+from mcpvectordb.importers.items import (
+    Expected,
+    FollowedFolder,
+    ImportedContext,
+    ImportedDocument,
+    ImportedVector,
+    Item,
+    LeftOut,
+    OwnRecord,
+    UnreadPart,
+)
+from mcpvectordb.ingest import sandbox
+from tests.support import Letters
+
+MEMORY = 200_000_000
+VALUES = b"[" + b"[]," * 3_900_000 + b"[]]"  # 12 MB, less than the most values, 250 MB of objects
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    """A file whose imports have twice 200 MB."""
+    (tmp_path / "home").mkdir()
+    config = Config(parse_memory=MEMORY)
+    with Database(tmp_path / "home" / "notes.db", embedder=Letters(), config=config) as opened:
+        yield opened
+
+
+def gzipped(folder: Path) -> Path:
+    """One line of text, packed: 1,000 times smaller than it is."""
+    path = folder / "notes.jsonl.gz"
+    line = b'{"text": "' + b"x" * 60_000_000 + b'"}\n'
+    path.write_bytes(gzip.compress(b'{"text": "a first note"}\n' * 1000 + line))
+    return path
+
+
+def many_values(folder: Path) -> Path:
+    """A line of very many values, which is not packed."""
+    path = folder / "notes.jsonl"
+    path.write_bytes(b'{"text": "a note"}\n{"text": ' + VALUES[:-1] + b"," + VALUES[1:] + b"}\n")
+    return path
+
+
+def csv(folder: Path) -> Path:
+    path = folder / "notes.csv.gz"
+    path.write_bytes(gzip.compress(b"text,b\n" + b'"x","' + b"y" * 80_000_000 + b'"\n'))
+    return path
+
+
+def archive(folder: Path) -> Path:
+    """An export of ChatGPT whose one conversation is many times the archive."""
+    path = folder / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr(
+            "conversations.json", b'[{"mapping": {}, "x": "' + b"x" * 15_000_000 + b'"}]'
+        )
+    return path
+
+
+def overlapping(folder: Path) -> Path:
+    """An archive that has the same bytes under many names."""
+    path = archive(folder)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr(
+            "conversations.json", b'[{"mapping": {}, "x": "' + b"x" * 1_000_000 + b'"}]'
+        )
+        [first] = packed.filelist
+        packed.filelist += [first] * 20
+    return path
+
+
+def parquet_rows(folder: Path) -> Path:
+    """Very many rows of nothing."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    path = folder / "rows.parquet"
+    parquet.write_table(arrow.table({"text": arrow.nulls(20_000_000, arrow.string())}), path)
+    return path
+
+
+def parquet_texts(folder: Path) -> Path:
+    """One long text in each of many rows, of which the file has one."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    path = folder / "texts.parquet"
+    words = arrow.array(["long text " * 500_000])
+    column = arrow.DictionaryArray.from_arrays(arrow.array([0] * 50_000, arrow.int32()), words)
+    table = arrow.table({"text": column})
+    parquet.write_table(table, path, compression="zstd", store_schema=False)
+    return path
+
+
+def parquet_list(folder: Path) -> Path:
+    """One row, whose list has very many values."""
+    arrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    path = folder / "list.parquet"
+    column = arrow.ListArray.from_arrays([0, 30_000_000], arrow.nulls(30_000_000, arrow.int8()))
+    parquet.write_table(arrow.table({"text": ["a"], "values": column}), path, compression="zstd")
+    return path
+
+
+def sparse(folder: Path) -> Path:
+    """A database that says to have two million pages, and has two."""
+    path = folder / "sparse.db"
+    with contextlib.closing(apsw.Connection(str(path))) as sql:
+        sql.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('a note')")
+    raw = bytearray(path.read_bytes())
+    raw[28:32] = (2_000_000).to_bytes(4, "big")
+    path.write_bytes(raw)
+    os.truncate(path, 2_000_000 * 4096)
+    return path
+
+
+def sparse_in_wal_mode(folder: Path) -> Path:
+    """The same without a log, so that it is copied."""
+    path = sparse(folder)
+    with path.open("r+b") as file:
+        file.seek(18)
+        file.write(b"\2\2")
+    return path
+
+
+def shared_pages(folder: Path) -> Path:
+    """A database of llm in which one long fragment is part of very many prompts."""
+    path = folder / "logs.db"
+    with contextlib.closing(apsw.Connection(str(path))) as sql, sql:
+        sql.execute(
+            "CREATE TABLE responses (id TEXT, prompt, response, conversation_id);"
+            "CREATE TABLE fragments (id INTEGER PRIMARY KEY, content);"
+            'CREATE TABLE prompt_fragments (response_id TEXT, fragment_id, "order")'
+        )
+        sql.execute("INSERT INTO fragments VALUES (1, ?)", ("x" * 200_000,))
+        sql.execute("INSERT INTO responses VALUES ('r', 'why?', 'so', 'c')")
+        sql.execute("WITH RECURSIVE n (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n LIMIT 3000) "
+                    "INSERT INTO prompt_fragments SELECT 'r', 1, n FROM n")  # fmt: skip
+    return path
+
+
+BOMBS: dict[str, tuple[Callable[[Path], Path], int, str]] = {
+    "gzip": (gzipped, 100_000, "unpacks to more than 100 times its size"),
+    "csv": (csv, 100_000, "unpacks to more than 100 times its size"),
+    "values": (many_values, 25_000_000, "line 2: it has more than 4,000,000 values"),
+    "zip": (archive, 100_000, "unpacks to more than 100 times its size"),
+    "overlapping": (overlapping, 10_000, "unpacks to more than 100 times its size"),
+    "rows": (parquet_rows, 50_000, "says that it has 20,000,000 rows"),
+    "texts": (parquet_texts, 10_000, "bytes of memory to read|100 times its size"),
+    "list": (parquet_list, 10_000, "bytes of memory to read"),
+    "sparse": (sparse, 2**34, r"8,192 bytes of data and says that it has 8,192,000,000"),
+    "sparse wal": (sparse_in_wal_mode, 2**34, r"bytes of data and says that it has 8,192,000,000"),
+    "shared": (shared_pages, 400_000, "bytes of memory to read"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_source_fills_neither_memory_nor_disk(
+    db: Database, tmp_path: Path, name: str
+) -> None:
+    make, size, words = BOMBS[name]
+    path = make(tmp_path)
+    assert path.stat().st_size < size
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises((ParseFailed, TooLarge, Unreadable), match=words) as error:
+        db.import_from(path)
+    assert "nothing was imported" in str(error.value) and "\n" not in str(error.value)
+    assert path.name in str(error.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KB
+    assert db.documents.count() == db.contexts.count() == db.vectors.count() == 0
+    left = {each.name for each in (tmp_path / "home").iterdir()}
+    assert left <= {"notes.db", "notes.db-wal", "notes.db-shm"}
+    good = tmp_path / "good.jsonl"
+    good.write_text('{"text": "a note"}\n')
+    assert db.import_from(good).added == {"documents": 1}
+
+
+def test_an_element_that_needs_more_memory_than_there_is_is_refused(
+    db: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "conversations.json"
+    path.write_bytes(b'[{"mapping": {}}, ' + b"[" * 100 + b"[]," * 6_000_000 + b"[]]]")
+    words = "400,000,000 bytes of memory to read, twice parse_memory .*MCPVECTORDB_PARSE_MEMORY"
+    with pytest.raises(ParseFailed, match=words):
+        db.import_from(path)
+    assert db.contexts.count() == 0
+
+
+def test_a_conversation_that_leads_back_to_itself_is_read_once(
+    db: Database, tmp_path: Path
+) -> None:
+    def node(id: str, parent: str) -> dict[str, Any]:
+        said = {"author": {"role": "user"}, "content": {"parts": [f"Message {id}"]}}
+        return {"id": id, "message": said, "parent": parent, "children": ["0", "1"] * 1000}
+
+    mapping = {str(n): node(str(n), str((n + 1) % 50)) for n in range(50)}
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([{"conversation_id": "c", "current_node": "0", "mapping": mapping}]))
+    assert db.import_from(path).added == {"contexts": 50}
+
+
+def test_an_honest_packed_source_and_a_file_with_a_hole_are_read(
+    db: Database, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.jsonl.gz"
+    lines = (json.dumps({"id": str(n), "text": f"Note {n} of many"}) for n in range(2000))
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    assert db.import_from(path).added == {"documents": 2000}
+    with contextlib.closing(apsw.Connection(str(tmp_path / "a.db"))) as sql:
+        sql.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('a note')")
+    with (tmp_path / "a.db").open("r+b") as file:
+        file.seek(18)
+        file.write(b"\2\2")
+    os.truncate(tmp_path / "a.db", 50_000_000)
+    done = db.import_from(tmp_path / "a.db", table="notes", text=["text"])
+    assert done.added == {"documents": 1}
+
+
+def test_what_is_stored_waits_until_all_is_read(db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    notes = b"".join(b'{"text": "note %d"}\n' % n for n in range(1000))
+    path.write_bytes(notes + b'{"text": ' + VALUES[:-1] + b"," + VALUES[1:] + b"}\n")
+    with pytest.raises(TooLarge, match="line 1001"):
+        db.import_from(path)
+    assert db.documents.count() == 0
+
+
+ITEMS: list[Item] = [
+    ImportedDocument(
+        id="a\ud83d",
+        text="Tea, \u00e9 \ud83d",
+        library="l",
+        metadata={"a": [1, {"b": None}], "c": 1.5},
+        embeddings={"Tea, \u00e9 \ud83d": b"\0\1\2\3", "Tea": b"abcd"},
+        model="m",
+    ),
+    ImportedContext(
+        id="c",
+        thread="t",
+        source="user",
+        text="",
+        created_at="",
+        tags=["a", "b"],
+        images=[Image(data=b"\x89PNG", metadata={"w": 1}), Image(data=b"")],
+    ),
+    ImportedVector(id="v", values=b"\0" * 8, store="s", metadata={"x": True}),
+    OwnRecord(kind="document", fields={"kind": "document", "text": "x", "n": [1]}, text="x"),
+    FollowedFolder(library="l", root="/r", pattern="*", ignore=["a"], descriptions={"": "all"}),
+    LeftOut(id="a", reason="b"),
+    UnreadPart(what="c"),
+    Expected(items=3),
+]
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+def test_an_item_crosses_as_it_is(item: Item) -> None:
+    assert reading.unpack(*reading.pack(item)) == item
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ({"item": "ImportedVector", "sizes": [4], "id": 1, "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "sizes": [5], "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "sizes": [-4, 8], "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "sizes": [], "id": "1", "store": "s"}, b""),
+        ({"item": "ImportedVector", "sizes": [2, 2], "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedDocument", "sizes": [1], "id": "1", "library": "l"}, b"a"),
+        ({"item": "OwnRecord", "sizes": [2], "kind": "document"}, b"[]"),
+        ({"item": "Path", "sizes": []}, b""),
+        ({"item": "UnreadPart", "sizes": [], "what": ["x"]}, b""),
+        ({"item": "UnreadPart", "sizes": [], "what": "x", "more": "y"}, b""),
+        ({"sizes": []}, b""),
+    ],
+)
+def test_an_invalid_item_is_refused(head: dict[str, Any], body: bytes) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        reading.unpack(json.dumps(head).encode(), body)
+
+
+def test_an_item_that_is_too_large_is_left_out() -> None:
+    item = ImportedVector(id="v", values=b"", store="s", metadata={"x": "y" * 5_000_000})
+    assert reading.unpack(*reading.pack(item)) == LeftOut(
+        id="v", reason="it is larger than an item may be"
+    )
+
+
+def test_a_folder_that_nobody_named_is_not_confirmed() -> None:
+    item = FollowedFolder(library="l", root="/home/somebody", pattern="*", confirmed=True)
+    assert reading.checked_folder(item, "/home/somebody") == item
+    with pytest.raises(ValueError, match="another folder than the one that was named"):
+        reading.checked_folder(item, "/home/somebody/vault")
+
+
+def test_links_in_a_folder_are_followed(db: Database, tmp_path: Path) -> None:
+    folder = tmp_path / "projects"
+    folder.mkdir()
+    session = {"sessionId": "s", "type": "user", "uuid": "1", "message": {"content": "Hello"}}
+    (folder / "a.jsonl").write_text(json.dumps(session))
+    (tmp_path / "elsewhere.jsonl").write_text(json.dumps(session | {"uuid": "2"}))
+    (folder / "link.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    assert db.import_from(folder).added == {"contexts": 2}
+
+
+CONFINED = """
+import sys
+from mcpvectordb.ingest.sandbox import confine
+confine(sys.argv[1:3])
+for path in sys.argv[1:]:
+    try:
+        print(open(path).read())
+    except OSError as error:
+        print(type(error).__name__)
+try:
+    open(sys.argv[1], "a")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(bool(sandbox.lacking()), reason=sandbox.lacking())
+def test_the_process_reads_its_source_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("source", "copies", "secret"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(name)
+    paths = [tmp_path / "source" / "a", tmp_path / "copies", tmp_path / "copies" / "a"]
+    command = [sys.executable, "-c", CONFINED, *map(str, paths), str(tmp_path / "secret" / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "source",
+        "IsADirectoryError",
+        "copies",
+        "PermissionError",
+        "PermissionError",
+    ]
+
+
+def test_an_error_of_a_reader_is_one_line(db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"text": "a"}')
+    with pytest.raises(MCPVectorDBError, match="there is no field 'b'; there are text"):
+        db.import_from(path, text=["b"])
