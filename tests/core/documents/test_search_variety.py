@@ -141,7 +141,6 @@ def test_equal_passages_have_equal_relevance_and_near_identical_ones_nearly(
 def test_what_nothing_answers_does_not_look_like_a_perfect_hit(copies: Database) -> None:
     found = copies.documents.search("xylophone quantum banana")
     assert max(hit.relevance for hit in found) < 0.05 and found[0].score < 0.7
-    assert found.verdict.startswith("Nothing relevant was found")
 
 
 def test_a_model_that_was_not_calibrated_is_named_as_the_reason(harbour: Database) -> None:
