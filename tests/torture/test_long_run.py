@@ -56,7 +56,7 @@ def test_memory_and_open_files_do_not_grow_over_time(
         tested.failures.append(
             f"memory grows: {[each.memory // MEGABYTE for each in life.measurements]}"
         )
-    if last.files > first.files:
+    if last.files > first.files + (0 if tested.long else 2):
         tested.failures.append(f"open files grow: {[each.files for each in life.measurements]}")
     if life.after > 1.2 * fresh + MEGABYTE:
         tested.failures.append(

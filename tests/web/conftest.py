@@ -35,8 +35,27 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
     "--disable-background-networking --disable-component-update --force-color-profile=srgb"
 ).split()
+# Without --full one test of each kind runs in a browser, and what keeps others out.
+SHORT = frozenset(
+    """test_two_notes_of_one_day_are_two_documents test_counts_model_and_space_are_shown
+    test_libraries_folders_and_documents_are_steps_that_back_undoes
+    test_points_are_drawn_named_and_hidden_by_their_group
+    test_a_server_on_another_port_is_sent_nothing_that_lets_it_in
+    test_a_page_of_another_port_can_neither_read_nor_write
+    test_the_sources_have_no_way_to_turn_text_into_markup_or_code
+    test_the_sources_name_no_other_host_and_have_nothing_inline
+    test_markdown_has_its_structure_and_nothing_is_loaded_for_it
+    test_typing_finds_passages_with_their_place_what_matched_and_how
+    test_stored_text_never_becomes_markup_in_any_view""".split()
+)
 # Set by .ci/run, and by services that run tests: there the page must be tested.
 REQUIRED = os.environ.get("CI") == "true" or "BROWSER_TESTS" in os.environ
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what is not of the short form."""
+    if item.name.partition("[")[0] not in SHORT:
+        item.add_marker(pytest.mark.long)
 
 
 def _program() -> str | None:

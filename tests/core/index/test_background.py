@@ -38,7 +38,8 @@ def test_a_small_document_is_found_by_meaning_when_its_ingest_replies(
     embedder.gate.set()
     db.embed_in_background(wait=LONG)
     done = db.documents.ingest_text("apple", source="a")
-    assert (done.status, done.pending, done.note, done.embedded.chunks) == ("indexed", 0, "", 1)
+    # Who has embedded it, this call or the thread before it was asked, is left to chance.
+    assert (done.status, done.pending, done.note) == ("indexed", 0, "")
     assert len(db.documents.search("apple", mode="vector")) == 1
 
 
