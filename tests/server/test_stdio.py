@@ -239,6 +239,7 @@ def test_a_cancelled_call_stops_without_an_answer_and_does_not_delay_the_end(
         assert db.check() == []
 
 
+@pytest.mark.long
 def test_a_long_call_does_not_outlive_its_client(path: Path, tmp_path: Path) -> None:
     with Wire("--db", str(path)) as wire:
         long_ingest(wire, tmp_path)

@@ -125,7 +125,7 @@ def test_every_reply_is_in_the_dialect_of_the_surface(
     name: str, guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(urls, "_system_resolver", no_names)
-    tested, surface = guarantee(f"7 hostile calls, {name}", full=10_000, short=150), load(name)
+    tested, surface = guarantee(f"7 hostile calls, {name}", full=10_000, short=60), load(name)
     functions = {tool.name: tool for tool in surface.tools}
     refused = 0
     with ExitStack() as stack, Defects.watched() as defects:
@@ -189,7 +189,7 @@ GARBAGE = [
 def test_a_server_process_survives_hostile_calls_over_all_surfaces(
     guarantee: Callable[..., Guarantee], path: Path, tmp_path: Path
 ) -> None:
-    tested = guarantee("7 hostile calls, a process", full=5_000, short=60)
+    tested = guarantee("7 hostile calls, a process", full=5_000, short=24)
     with Database(path) as db:
         known = fill(db, tmp_path)
     with Wire(
@@ -393,7 +393,7 @@ PLACES = [
 def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
     guarantee: Callable[..., Guarantee], path: Path
 ) -> None:
-    tested = guarantee("7 reaching across", full=2_000, short=80)
+    tested = guarantee("7 reaching across", full=2_000, short=40)
     with (
         Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db,
         ExitStack() as stack,

@@ -210,7 +210,7 @@ def test_no_path_leads_outside_the_roots_or_to_a_secret(
 def test_a_path_swapped_between_check_and_open_is_not_read(
     guarantee: Callable[..., Guarantee], tmp_path: Path
 ) -> None:
-    tested = guarantee("8 races between check and open", full=5_000, short=150)
+    tested = guarantee("8 races between check and open", full=5_000, short=50)
     inside, over = tmp_path / "inside", threading.Event()
     make(inside / "sub" / "note.txt", b"public")
     make(inside / "file.txt", b"public")

@@ -111,6 +111,7 @@ def quick(path: Path, **options: object) -> Report:
     return bench(path, **{"embedder": Letters(), "queries": 24, "chunking": False, **options})  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_every_mode_has_figures_for_every_kind_and_for_all(measured: Measured) -> None:
     report = measured.report
     assert [(each.mode, each.kind) for each in report.figures] == [

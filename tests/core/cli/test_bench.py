@@ -26,6 +26,7 @@ def real(path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_file_is_measured_with_its_own_model_and_the_report_is_printed(
     real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -279,6 +279,7 @@ with Database(sys.argv[2], config=Config(chunk_size=2000, provisional=False), em
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc"
 )
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     for name, count in (("0", 40), ("few", 40), ("many", 300)):
         (tmp_path / name).mkdir()

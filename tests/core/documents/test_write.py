@@ -92,6 +92,7 @@ def test_a_text_of_more_chunks_than_the_limit_is_refused_and_nothing_is_stored(
         assert db.documents.ingest_text(text, source="a").document.chunks == 4
 
 
+@pytest.mark.long
 def test_a_long_text_is_written_in_memory_of_few_times_its_size(writer: DocumentWriter) -> None:
     """Allocations are counted, so this does not depend on the machine."""
     text = "\n\n".join(

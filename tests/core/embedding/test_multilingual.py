@@ -119,6 +119,7 @@ def test_weights_that_are_not_those_of_the_catalogue_are_not_read(tmp_path: Path
         OnnxEmbedder(model, files).embed(["cats sea"])
 
 
+@pytest.mark.long
 def test_processes_that_begin_at_once_end_with_one_graph(tmp_path: Path) -> None:
     model, files = tiny(tmp_path / "model")
     code = (

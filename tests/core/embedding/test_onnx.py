@@ -129,6 +129,7 @@ def test_no_texts_give_no_vectors(minilm):
     assert minilm.embed([]).shape == (0, 384)
 
 
+@pytest.mark.long
 def test_a_text_of_a_megabyte_is_embedded_by_its_beginning(minilm):
     sentence = "Keys are rotated every ninety days. "
     long, beginning = minilm.embed([sentence * 30_000, sentence * 400])

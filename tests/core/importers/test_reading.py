@@ -190,6 +190,7 @@ def test_a_small_source_fills_neither_memory_nor_disk(
     assert db.import_from(good).added == {"documents": 1}
 
 
+@pytest.mark.long
 def test_an_element_that_needs_more_memory_than_there_is_is_refused(
     db: Database, tmp_path: Path
 ) -> None:

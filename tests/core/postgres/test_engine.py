@@ -418,6 +418,7 @@ def nearest(db: Database, query: str, allowed: Allowed, limit: int) -> list[int]
     return [id for id, _ in found]
 
 
+@pytest.mark.long
 def test_a_graph_finds_what_comparing_all_finds(graphed: tuple[Database, Database]) -> None:
     file, engine = graphed
     hits = 0

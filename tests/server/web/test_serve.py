@@ -155,6 +155,7 @@ with Database(sys.argv[1], embedder=Letters()) as db:
 """
 
 
+@pytest.mark.long
 def test_pages_and_agents_work_on_one_file_at_once(served: Served) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(served.db.path), name], cwd=ROOT)

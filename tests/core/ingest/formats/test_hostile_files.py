@@ -214,6 +214,7 @@ def sparse_xlsx() -> bytes:
     return saved(book)
 
 
+@pytest.mark.long
 def test_parsers_that_hang_or_run_out_of_memory_give_clear_errors_and_the_next_file_is_read() -> (
     None
 ):

@@ -215,6 +215,7 @@ def test_hundreds_of_nested_elements_are_read() -> None:
         assert "deep" in read("<html><body><p>text</p>" + f"<{tag}>" * 300 + "deep", "a.html").text
 
 
+@pytest.mark.long
 def test_a_large_table_is_read_completely() -> None:
     rows = "".join(
         f"<tr><td>row {n}</td><td>value {n}</td><td><a href='/{n}'>link</a></td></tr>"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,6 +171,7 @@ def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
         parse(source(text, "a.rst"))
 
 
+@pytest.mark.long
 def test_a_long_hostile_file_is_parsed_in_little_time() -> None:
     for part in (
         ".. note::\n",
