@@ -19,6 +19,7 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
+from mcpvectordb.storage.log import Mark
 from mcpvectordb.storage.schema import VERSION
 
 
@@ -279,8 +280,11 @@ def _verify(part: Path) -> None:
     connection = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+        mark = Mark.of(connection.execute("PRAGMA user_version").get)
+        # The log of the file that was copied is not the copy's.
+        connection.execute(f"PRAGMA user_version = {mark.retied().user_version}")
         found = connection.execute("PRAGMA quick_check(1)").get
-        if found != "ok" or connection.execute("PRAGMA user_version").get != VERSION:
+        if found != "ok" or mark.version != VERSION:
             raise errors.Damaged(
                 f"the copy is damaged ({found}) and was removed: run `mcpvectordb check`"
             )
