@@ -82,8 +82,8 @@ class File:
         self.set_aside = ""
         """Which log of another file lay beside this one when it was opened, and where it is now."""
         self._idle_seconds = idle_seconds
-        self._idle = threading.Condition()  # guards what follows
-        self._written, self._emptier = 0.0, 0  # the last commit; the process that has the thread
+        self._process, self._idle = os.getpid(), threading.Condition()  # which guards what follows
+        self._written, self._emptier = 0.0, False  # the last commit; whether a thread waits
         self._name = f"file:/{uuid.uuid4().hex}?vfs=memdb"
         self._check = weakref.WeakMethod[Callable[[], Sequence[str]]](self.flaws)
         with self._translated():
@@ -165,9 +165,11 @@ class File:
         """Write the log into the file, unless others read it, and close every connection."""
         if self._closed:
             return
+        self._notice_fork()
         with self._idle:
             self._closed = True
             self._idle.notify_all()
+            self._idle.wait_for(lambda: not self._emptier)
         if self._raw is not None:
             self._empty_log()
             if log.is_foreign(self._raw, self._log):  # the file was overwritten
@@ -511,13 +513,20 @@ class File:
         """Have a thread write the log into the file when nothing was written for a while."""
         if self._raw is None:
             return
+        self._notice_fork()
         with self._idle:
             self._written = time.monotonic()
-            if self._emptier != os.getpid() and not self._closed:
-                self._emptier = os.getpid()
+            if not self._emptier and not self._closed:
+                self._emptier = True
                 threading.Thread(
                     target=self._wait_and_empty_log, name="mcpvectordb-log", daemon=True
                 ).start()
+
+    def _notice_fork(self) -> None:
+        """Forget the thread of a parent process, which may have held the lock at the fork."""
+        if self._process != os.getpid():
+            self._process, self._idle = os.getpid(), threading.Condition()
+            self._emptier = False
 
     def _wait_and_empty_log(self) -> None:
         with self._idle:
@@ -536,7 +545,7 @@ class File:
                     break
                 if not emptied:
                     self._idle.wait(max(self._idle_seconds, 0.1))
-            self._emptier = 0
+            self._emptier = False
             self._idle.notify_all()
 
     def _empty_log(self) -> bool:
