@@ -132,7 +132,7 @@ class File:
                         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
                     ).get
                 )
-        return self.path.stat().st_size + self._log_bytes()
+        return (self.path.stat().st_size if self.path.exists() else 0) + self._log_bytes()
 
     def _log_bytes(self) -> int:
         """The size of the log; 0 if there is none."""
@@ -171,7 +171,7 @@ class File:
             self._idle.notify_all()
             self._idle.wait_for(lambda: not self._emptier)
         if self._raw is not None:
-            self._empty_log()
+            self._empty_log(self._keeper)
             if log.is_foreign(self._raw, self._log):  # the file was overwritten
                 for connection in list(self._open):
                     connection.config(_KEEP_LOG, 1)
@@ -249,13 +249,16 @@ class File:
             self._transaction("BEGIN IMMEDIATE") as (connection, joined),
             deadline.suspended(),
         ):
-            if not joined:
-                self._tie_log(connection)
+            if joined:
+                yield connection
+                return
+            begins_log, changes = self._begins_log(connection), connection.total_changes()
             yield connection
-            if not joined:
-                connection.execute("COMMIT")
-                self._check_place()
-                self._empty_log_when_idle()
+            if connection.total_changes() != changes:
+                self._tie_log(connection, begins_log)
+            connection.execute("COMMIT")
+            self._check_place()
+            self._empty_log_when_idle()
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[apsw.Connection, bool]]:
@@ -487,26 +490,39 @@ class File:
                 finally:
                     file.xUnlock(apsw.SQLITE_LOCK_NONE)
 
-    def _tie_log(self, connection: apsw.Connection) -> None:
-        """Write the tie between file and log into the log, inside of a write transaction.
+    def _begins_log(self, connection: apsw.Connection) -> bool:
+        """Whether a write transaction is the first one of a log.
 
-        A log without a transaction gets a new tie, which is first written into the file: SQLite
-        has nothing to write there now, and whoever copied the file before has the old one.
+        Raises Unwritable if the file was overwritten since it was opened.
+        """
+        if self._raw is None:
+            return False
+        header, empty = self._raw.xRead(log.HEADER_BYTES, 0), not self._log_bytes()
+        if log.Mark.in_header(header).tie == _mark(connection).tie:
+            return empty
+        # A transaction that failed after it had written a tie into the file changed nothing else.
+        if (empty or log.first_mark(self._log) is None) and all(
+            int.from_bytes(header[place : place + 4], "big") == _pragma(connection, name)
+            for name, place in _COUNTS.items()
+        ):
+            return True
+        raise self._replaced("overwritten")
+
+    def _tie_log(self, connection: apsw.Connection, begins_log: bool) -> None:
+        """Write the tie between file and log into the log, at the end of a write transaction.
+
+        The first one of a log makes a new tie, and first writes it into the file: SQLite has
+        nothing to write there now, and whoever copied the file before has the old one.
         """
         if self._raw is None:
             return
-        mark = log.Mark.of(_pragma(connection, "user_version"))
-        header = self._raw.xRead(log.HEADER_BYTES, 0)
-        tied = log.Mark.in_header(header).tie == mark.tie
-        if not self._log_bytes() or (not tied and log.first_mark(self._log) is None):
-            # A tie that was written before a transaction failed differs, too, but only the tie.
-            tied = tied or _counts(header) == tuple(_pragma(connection, each) for each in _COUNTS)
-            if tied and mark.version:  # a file that is being made has nothing to lose
+        mark = _mark(connection)
+        if begins_log:
+            stored = log.Mark.in_header(self._raw.xRead(log.HEADER_BYTES, 0))
+            if stored.version:  # else the file is being made and has nothing to lose
                 mark = mark.retied()
-                self._raw.xWrite(mark.stored, log.MARK_PLACE)
+                self._raw.xWrite(stored._replace(tie=mark.tie).stored, log.MARK_PLACE)
                 self._raw.xSync(apsw.SQLITE_SYNC_FULL)
-        if not tied:
-            raise self._replaced("overwritten")
         connection.execute(f"PRAGMA user_version = {mark.user_version}")
 
     def _empty_log_when_idle(self) -> None:
@@ -536,9 +552,17 @@ class File:
                 if left > 0:
                     self._idle.wait(left)
                     continue
+                emptied = False
                 self._idle.release()
                 try:
-                    emptied = self._empty_log()
+                    with (
+                        contextlib.suppress(apsw.Error),
+                        contextlib.closing(
+                            apsw.Connection(uri(self.path), flags=self._flags())
+                        ) as connection,
+                    ):
+                        connection.config(_KEEP_LOG, 1)
+                        emptied = self._empty_log(connection)
                 finally:
                     self._idle.acquire()
                 if emptied and written == self._written:
@@ -548,19 +572,16 @@ class File:
             self._emptier = False
             self._idle.notify_all()
 
-    def _empty_log(self) -> bool:
+    def _empty_log(self, connection: apsw.Connection) -> bool:
         """Write the log into the file and truncate it, if nobody reads it; whether that is done.
 
         Nothing is written into a file that has taken the place of this one.
         """
         if self._raw is None or not self._log_bytes():
             return True
-        with (
-            contextlib.suppress(apsw.Error),
-            contextlib.closing(apsw.Connection(uri(self.path), flags=self._flags())) as connection,
-        ):
-            connection.config(_KEEP_LOG, 1)
-            _version(connection)
+        with contextlib.suppress(apsw.Error):
+            connection.set_busy_timeout(0)
+            _version(connection)  # opens the file, if that is still to be done
             if self._identity == self._found() and not log.is_foreign(self._raw, self._log):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -742,12 +763,11 @@ def _marks(connection: apsw.Connection) -> tuple[int, int]:
 
 def _version(connection: apsw.Connection) -> int:
     """The version of the format."""
-    return log.Mark.of(_pragma(connection, "user_version")).version
+    return _mark(connection).version
 
 
-def _counts(header: bytes) -> tuple[int, ...]:
-    """What `_COUNTS` are in the header of a file."""
-    return tuple(int.from_bytes(header[place : place + 4], "big") for place in _COUNTS.values())
+def _mark(connection: apsw.Connection) -> log.Mark:
+    return log.Mark.of(_pragma(connection, "user_version"))
 
 
 def _pragma(connection: apsw.Connection, name: str) -> int:

@@ -171,7 +171,7 @@ def test_a_process_whose_file_was_replaced_leaves_the_new_one_and_its_log_alone(
     new = File(path)
     assert held(new) == {"a"} and "set aside" in new.set_aside
     write(new, "d")
-    assert not stale._empty_log()
+    assert not stale._empty_log(stale._keeper)
     stale.close()
     assert held(new) == {"a", "d"}
     write(new, "e")
@@ -268,7 +268,7 @@ def test_a_log_that_somebody_reads_is_written_back_later(path: Path) -> None:
     reader.start()
     reads.wait()
     write(file, "b")
-    assert not file._empty_log()
+    assert not file._empty_log(file._keeper)
     assert log.log_of(path).stat().st_size
     done.set()
     reader.join()
