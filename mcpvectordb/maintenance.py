@@ -167,6 +167,8 @@ def invalid_values(sql: apsw.Connection) -> Iterator[str]:
 
 def stats(file: File, encoder: Encoder) -> Stats:
     """Counts and sizes of a file, and the settings it was made with."""
+    from mcpvectordb.documents.unfinished import unfinished
+
     with file.reading() as sql:
         documents, libraries = sql.execute(
             "SELECT count(*), count(DISTINCT library) FROM published_documents"
@@ -179,6 +181,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
         origins: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
         history_bytes = 0
         if file.dialect.origins:
             origins = tuple(
@@ -186,6 +189,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
             )
         else:
             history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
+            notes = (*file.notes(), *unfinished(sql))
         model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
@@ -209,6 +213,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         history_bytes=history_bytes,
         origins=origins,
         embeddings=precision,
+        notes=notes,
     )
 
 
@@ -266,6 +271,7 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool
         with connection:
             unpublished.remove_all(connection)
             connection.execute("DELETE FROM cache")
+            connection.execute("DELETE FROM settings WHERE name GLOB 'ingest:*'")  # goes on there
             fts5.forget_deleted(connection)
             if not history:
                 clear(connection)

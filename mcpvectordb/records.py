@@ -484,7 +484,8 @@ class Stats(Record):
 
     Before the first ingest, these are the ones that it would get. `history_bytes` is what former
     versions take of the file. Of a published database `path` is the URL, and `origins` are the
-    names of the files that were published there.
+    names of the files that were published there. `notes` are what a person should look after: an
+    ingest of a folder that was cut off, a log of another file that was set aside.
     """
 
     path: str
@@ -504,6 +505,7 @@ class Stats(Record):
     history_bytes: int = 0
     embeddings: str = "float32"
     origins: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Progress(Record):

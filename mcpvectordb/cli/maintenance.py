@@ -42,6 +42,7 @@ def status(context: click.Context, as_json: bool) -> None:
         print_json({**facts, "space": space, "backlogs": backlogs, "libraries": per_library})
         return
     facts["origins"] = ", ".join(stats.origins)
+    del facts["notes"]
     for name, value in facts.items():
         show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
     total = sum(space.values())
@@ -52,6 +53,8 @@ def status(context: click.Context, as_json: bool) -> None:
     for shelf, backlog in backlogs.items():
         if backlog.note:
             complain(f"{shelf}: {backlog.note}")
+    for note in stats.notes:
+        complain(note)
 
 
 def _confinement() -> str:
@@ -71,9 +74,12 @@ def check(context: click.Context, as_json: bool) -> None:
     """Verify the whole file; exit code 1 if anything is wrong."""
     with opened(context) as db, busy("checking"):
         problems = db.check()
+        notes = () if problems else db.stats().notes
     if as_json:
-        print_json({"sound": not problems, "problems": problems})
+        print_json({"sound": not problems, "problems": problems, "notes": list(notes)})
     else:
+        for note in notes:
+            complain(note)
         for each in problems or ["sound"]:
             show(each)
     if problems:

@@ -57,6 +57,8 @@ class File:
     """
 
     dialect: SqlDialect = SQLITE
+    set_aside = ""
+    """Which log of another file lay beside this one when it was opened, and where it is now."""
     _clock = staticmethod(time.monotonic)
 
     def __init__(
@@ -79,8 +81,6 @@ class File:
         self._raw: apsw.VFSFile | None = None  # the bytes of the file, to tie its log to it
         self._identity: tuple[int, int] | None = None
         self._log = log.log_of(self.path)
-        self.set_aside = ""
-        """Which log of another file lay beside this one when it was opened, and where it is now."""
         self._idle_seconds = idle_seconds
         self._process, self._idle = os.getpid(), threading.Condition()  # which guards what follows
         self._written, self._emptier = 0.0, False  # the last commit; whether a thread waits
@@ -140,6 +140,15 @@ class File:
             return 0 if self.memory else self._log.stat().st_size
         except FileNotFoundError:
             return 0
+
+    def notes(self) -> list[str]:
+        """What a person should look after beside the file: logs that were set aside."""
+        aside = [] if self.memory else log.logs_set_aside(self.path)
+        return [
+            f"{each} is the log of a file that was at {self.path} before this one, and was set "
+            "aside: delete it when you do not miss what was written last"
+            for each in aside
+        ]
 
     def table_sizes(self) -> list[tuple[str, int]]:
         """The tables and their indexes, each by the name of its table, and their bytes."""
