@@ -161,7 +161,10 @@ class File:
         """Raise ReadOnly if this is no file, but a published database."""
 
     def version(self) -> int:
-        """A number that is another one after any other thread or process has changed the file."""
+        """A number that is another one after any other thread or process has changed the file.
+
+        It is another one as well when a log was written into the file.
+        """
         with self.reading() as sql:
             return int(sql.execute("PRAGMA data_version").get)
 

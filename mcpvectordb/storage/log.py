@@ -13,6 +13,7 @@ log. A copy that was made while the log was empty has an older tie than any log 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ MARK_PLACE = 60  # of user_version in the header of page 1
 _BITS = 8  # of user_version for the version of the format; the others are the tie
 _MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _LOG_HEADER, _FRAME_HEADER = 32, 24
+MOST_ASIDE = 50  # logs that are looked for; folders may have very many files
 
 
 class Mark(NamedTuple):
@@ -123,13 +125,13 @@ def first_mark(log: Path) -> Mark | None:
 def set_aside(log: Path) -> Path:
     """Rename a log so that SQLite does not find it, and remove its index; the new path."""
     Path(f"{str(log).removesuffix('-wal')}-shm").unlink(missing_ok=True)
-    number = 1
-    while (target := Path(f"{log}-set-aside-{number}")).exists():
-        number += 1
-    return log.rename(target)
+    return log.rename(next(each for each in _places(log) if not each.exists()))
 
 
 def logs_set_aside(path: Path) -> list[Path]:
     """The logs of other files that were set aside beside this one."""
-    beginning = f"{log_of(path).name}-set-aside-"
-    return sorted(each for each in path.parent.iterdir() if each.name.startswith(beginning))
+    return [each for each in itertools.islice(_places(log_of(path)), MOST_ASIDE) if each.exists()]
+
+
+def _places(log: Path) -> Iterator[Path]:
+    return (Path(f"{log}-set-aside-{number}") for number in itertools.count(1))
