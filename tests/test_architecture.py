@@ -191,7 +191,7 @@ def test_weights_are_never_imported_as_code() -> None:
 
 @pytest.mark.parametrize("module", list(MODULES))
 def test_a_module_has_one_subject(module: str) -> None:
-    assert len(MODULES[module].read_text("utf-8").splitlines()) <= 600
+    assert len(MODULES[module].read_text("utf-8").splitlines()) <= 900
 
 
 MAP = (ROOT / ".github" / "ARCHITECTURE.md").read_text("utf-8")

@@ -23,7 +23,11 @@ def test_every_reading_command_can_print_json(filled: Shell) -> None:
     (library,) = json.loads(filled.run("library", "list", "--json"))["libraries"]
     assert (library["name"], library["documents"], library["chunks"]) == ("fruit", 2, 2)
     assert json.loads(filled.run("status", "--json"))["model"] == "all-MiniLM-L6-v2"
-    assert json.loads(filled.run("check", "--json")) == {"sound": True, "problems": []}
+    assert json.loads(filled.run("check", "--json")) == {
+        "sound": True,
+        "problems": [],
+        "notes": [],
+    }
     document = listed["documents"][0]
     assert json.loads(filled.run("get", document["id"], "--json"))["document"] == document
 
