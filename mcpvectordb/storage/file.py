@@ -509,11 +509,15 @@ class File:
         """
         if self._raw is None:
             return False
-        header, empty = self._raw.xRead(log.HEADER_BYTES, 0), not self._log_bytes()
-        if log.Mark.in_header(header).tie == _mark(connection).tie:
+        header = self._raw.xRead(log.HEADER_BYTES, 0)
+        stored, empty = log.Mark.in_header(header), not self._log_bytes()
+        if stored.tie == _mark(connection).tie:
             return empty
-        # A transaction that failed after it had written a tie into the file changed nothing else.
-        if (empty or log.first_mark(self._log) is None) and all(
+        # A transaction that failed, or whose process was killed, after it had written a tie into
+        # the file changed nothing else there. It may be in the log; if this connection does not
+        # see it there, it is not in the log's index, and will be overwritten.
+        found = None if empty else log.first_mark(self._log)
+        if (found is None or found.tie == stored.tie) and all(
             int.from_bytes(header[place : place + 4], "big") == _pragma(connection, name)
             for name, place in _COUNTS.items()
         ):

@@ -223,6 +223,29 @@ def test_a_transaction_that_fails_first_does_not_untie_the_next_one(
     assert names(left) == {"a"} and not log.logs_set_aside(left)
 
 
+def test_a_commit_that_no_process_has_seen_does_not_stop_the_others(
+    tmp_path: Path, path: Path
+) -> None:
+    file = File(path, idle_seconds=0)
+    write(file, "a")
+    emptied(file)
+    assert held(file) == {"a"}
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    killed_one = File(copy, idle_seconds=1000)
+    write(killed_one, "b")
+    # As if it had been killed after it had written the log, and before its index in memory.
+    for source, target in ((copy, path), (log.log_of(copy), log.log_of(path))):
+        with target.open("r+b") as part:
+            part.write(source.read_bytes())
+    write(file, "c")
+    left = killed(path, tmp_path / "left")
+    assert held(file) == {"a", "c"} and names(left) == {"a", "c"}
+    assert not log.logs_set_aside(left)
+    killed_one.close()
+    file.close()
+
+
 def test_a_reader_refuses_a_log_of_another_file_and_changes_nothing(
     tmp_path: Path, path: Path
 ) -> None:
