@@ -183,6 +183,15 @@ class Database(JointShelves):
         return self._file.place
 
     @property
+    def set_aside(self) -> str:
+        """Which log was set aside when the file was opened; "" if none was.
+
+        A log that lies beside the file and was written for another one, which was there before, is
+        not applied: it would replace what the file holds.
+        """
+        return self._file.set_aside
+
+    @property
     def read_only(self) -> bool:
         """Whether the file is open for reading only, by request or because it is not writable."""
         return self._file.read_only

@@ -19,6 +19,7 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
 from mcpvectordb.storage.file import File, uri
+from mcpvectordb.storage.log import Mark
 from mcpvectordb.storage.schema import VERSION
 
 
@@ -166,6 +167,8 @@ def invalid_values(sql: apsw.Connection) -> Iterator[str]:
 
 def stats(file: File, encoder: Encoder) -> Stats:
     """Counts and sizes of a file, and the settings it was made with."""
+    from mcpvectordb.documents.unfinished import unfinished
+
     with file.reading() as sql:
         documents, libraries = sql.execute(
             "SELECT count(*), count(DISTINCT library) FROM published_documents"
@@ -178,13 +181,14 @@ def stats(file: File, encoder: Encoder) -> Stats:
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
         origins: tuple[str, ...] = ()
-        history_bytes = 0
+        notes, history_bytes = file.notes(), 0
         if file.dialect.origins:
             origins = tuple(
                 name for (name,) in sql.execute("SELECT name FROM origins ORDER BY name")
             )
         else:
             history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
+            notes += unfinished(sql)
         model = models.active(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
@@ -207,8 +211,8 @@ def stats(file: File, encoder: Encoder) -> Stats:
         chunk_overlap=overlap,
         history_bytes=history_bytes,
         origins=origins,
-        notice=file.notice,
         embeddings=precision,
+        notes=tuple(notes),
     )
 
 
@@ -266,6 +270,7 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool
         with connection:
             unpublished.remove_all(connection)
             connection.execute("DELETE FROM cache")
+            connection.execute("DELETE FROM settings WHERE name GLOB 'ingest:*'")  # goes on there
             fts5.forget_deleted(connection)
             if not history:
                 clear(connection)
@@ -280,8 +285,11 @@ def _verify(part: Path) -> None:
     connection = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+        mark = Mark.of(connection.execute("PRAGMA user_version").get)
+        # The log of the file that was copied is not the copy's.
+        connection.execute(f"PRAGMA user_version = {mark.retied().user_version}")
         found = connection.execute("PRAGMA quick_check(1)").get
-        if found != "ok" or connection.execute("PRAGMA user_version").get != VERSION:
+        if found != "ok" or mark.version != VERSION:
             raise errors.Damaged(
                 f"the copy is damaged ({found}) and was removed: run `mcpvectordb check`"
             )

@@ -483,8 +483,10 @@ class Stats(Record):
     """Counts and sizes of a file, its model and chunk sizes, and the type of its embeddings.
 
     Before the first ingest, these are the ones that it would get. `history_bytes` is what former
-    versions take of the file. Of a published database `path` is the URL, `origins` are the names of
-    the files that were published there, and `notice` is what its administrator should do.
+    versions take of the file. Of a published database `path` is the URL, and `origins` are the
+    names of the files that were published there. `notes` are what a person should look after: an
+    ingest of a folder that was cut off, a log of another file that was set aside, what the
+    administrator of a published database should do.
     """
 
     path: str
@@ -504,7 +506,7 @@ class Stats(Record):
     history_bytes: int = 0
     embeddings: str = "float32"
     origins: tuple[str, ...] = ()
-    notice: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Progress(Record):

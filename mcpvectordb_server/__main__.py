@@ -61,6 +61,8 @@ def serve(options: Options) -> None:
     if options.db == (default := default_db()):
         default.parent.mkdir(parents=True, exist_ok=True)
     db = Database(options.db, config=options.config)
+    if db.set_aside:
+        logging.getLogger("mcpvectordb_server").warning("%s", db.set_aside)
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)
     try:

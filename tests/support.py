@@ -85,3 +85,16 @@ def search_documents(db: Database, query: str, **options: Any) -> Results[Chunk]
     """Search for whole documents with every step that the options do not turn off."""
     every_step = {"limit": 10, "expand": True, "rerank": True}
     return db.documents.search(query, unit="document", **{**every_step, **options})
+
+
+def leave_a_foreign_log(path: Path) -> None:
+    """Put a backup of a file in its place, beside the log that was written after the backup."""
+    from mcpvectordb import Database
+
+    backup, log = path.with_name("backup.db"), Path(f"{path}-wal")
+    with Database(path, embedder=Letters()) as db:
+        db.copy_to(backup)
+        db.documents.ingest_text("written after the backup", source="late.md")
+        kept = log.read_bytes()
+    backup.replace(path)
+    log.write_bytes(kept)

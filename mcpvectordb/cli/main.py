@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpvectordb import __version__
-from mcpvectordb.cli.output import fail, show_block
+from mcpvectordb.cli.output import complain, fail, show_block
 from mcpvectordb.errors import MCPVectorDBError
 
 if TYPE_CHECKING:
@@ -234,6 +234,8 @@ def opened(
         Database(path, config=config) as db,
         db.acting_as("shell"),
     ):
+        if db.set_aside:
+            complain(db.set_aside)
         yield db
 
 

@@ -43,8 +43,7 @@ def status(context: click.Context, as_json: bool) -> None:
         print_json({**facts, "space": space, "backlogs": backlogs, "libraries": per_library})
         return
     facts["origins"] = ", ".join(stats.origins)
-    if notice := facts.pop("notice"):
-        complain(str(notice))
+    del facts["notes"]
     for name, value in facts.items():
         show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
     total = sum(space.values())
@@ -55,6 +54,8 @@ def status(context: click.Context, as_json: bool) -> None:
     for shelf, backlog in backlogs.items():
         if backlog.note:
             complain(f"{shelf}: {backlog.note}")
+    for note in stats.notes:
+        complain(note)
 
 
 def _confinement() -> str:
@@ -76,10 +77,14 @@ def check(context: click.Context, as_json: bool) -> None:
     """Verify the whole file; exit code 1 if anything is wrong."""
     with opened(context) as db, busy("checking"):
         problems = db.check()
+        notes = () if problems else db.stats().notes
     parser = _confinement()
     if as_json:
-        print_json({"sound": not problems, "problems": problems, "parser": parser})
+        facts = {"sound": not problems, "problems": problems, "notes": list(notes)}
+        print_json({**facts, "parser": parser})
     else:
+        for note in notes:
+            complain(note)
         for each in problems or ["sound"]:
             show(each)
         if not parser.startswith("confined"):

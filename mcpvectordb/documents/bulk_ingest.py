@@ -30,9 +30,10 @@ from mcpvectordb.storage.file import File
 class BulkIngest:
     """A context manager that stores files in batches; `add` them inside of its `with` block.
 
-    `counts` has the number of written files by status, with "moved" as one more status; `partial`
-    has (path, note) of those of which something could not be read. With `embed`, a thread embeds
-    what is written until the block ends; `embedded` is what it has done.
+    `metadata` is what it sets in every document. `counts` has the number of written files by
+    status, with "moved" as one more status; `partial` has (path, note) of those of which something
+    could not be read. With `embed`, a thread embeds what is written until the block ends;
+    `embedded` is what it has done.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class BulkIngest:
     ) -> None:
         self._file, self._writer, self._encoder = file, writer, encoder
         self._index, self._worker = index, worker
-        self._library, self._metadata, self._tuning = library, metadata, tuning
+        self._library, self.metadata, self._tuning = library, metadata, tuning
         self._versions = writer.versions
         self._embedding = _EmbeddingThread(encoder, index) if embed else None
         self._waiting: list[PreparedDocument] = []
@@ -81,7 +82,7 @@ class BulkIngest:
             parsed,
             hash=hash,
             library=self._library,
-            given=self._metadata,
+            given=self.metadata,
             moved=moved,
         )
         if parsed.note:
@@ -98,7 +99,7 @@ class BulkIngest:
 
     def keep(self, key: int) -> None:
         """Set the metadata of this ingest in a document whose file is unchanged, now or later."""
-        if self._metadata:
+        if self.metadata:
             self._known.append(key)
             if len(self._known) >= self._tuning.notes_per_write:
                 self.update_known()
@@ -106,7 +107,7 @@ class BulkIngest:
     def update_known(self) -> None:
         """Set the metadata of this ingest in the documents that were kept, in one transaction."""
         if self._known:
-            change = DocumentChange(keys=self._metadata)
+            change = DocumentChange(keys=self.metadata)
             with self._file.writing() as sql:
                 self.counts["updated"] += sum(
                     update(sql, self._index, self._versions, key, change)[0] for key in self._known

@@ -30,6 +30,7 @@ from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.documents.bulk_ingest import BulkIngest
 from mcpvectordb.documents.confirmed_folders import FollowedLibrary
 from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.documents.unfinished import UnfinishedIngest
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
 from mcpvectordb.ingest import sources
@@ -145,14 +146,22 @@ class _Sync:
         self._own = () if file.memory else (file.path,)
         self._notes: list[tuple[str, tuple[object, ...]]] = []
         self._counts: Counter[str] = Counter()
+        self._new = 0  # files to read that are no documents yet
         self._skipped = Skipped()
         self._failures: list[tuple[str, str]] = []
 
     def run(self) -> Synced:
         """Compare the folder with the stored rows and apply the differences."""
         comparison, vanished, to_read = self._first_pass()
-        if to_read:
-            comparison, vanished = self._second_pass(vanished, to_read)
+        with UnfinishedIngest(
+            self._file,
+            self._library,
+            self._new,
+            sync=self._unpublished is not None,
+            metadata=self._intake.metadata,
+        ) as mark:
+            if to_read:
+                comparison, vanished = self._second_pass(vanished, to_read, mark)
         if self._unpublished and self._check:
             # The folder may have been taken away during the walk: then nothing has vanished.
             self._check(self._library)
@@ -189,12 +198,13 @@ class _Sync:
         for stored, found in comparison:
             if found:
                 to_read += 1
+                self._new += stored is None or stored.key is None
             elif stored and self._unpublished:
                 self._vanish(stored, vanished)
         return comparison, vanished, to_read
 
     def _second_pass(
-        self, vanished: dict[int, str], to_read: int
+        self, vanished: dict[int, str], to_read: int, mark: UnfinishedIngest
     ) -> tuple[_FolderDiff, dict[int, str]]:
         """Read new and changed files; the documents of files that have vanished by now."""
         comparison, done = self._compare(), 0
@@ -202,6 +212,7 @@ class _Sync:
         for stored, found in comparison:
             if found:
                 self._report(done, to_read)
+                mark.renew()
                 self._ingest(stored, *found, vanished)
                 done += 1
             elif stored and self._unpublished:

@@ -60,7 +60,7 @@ class UnpublishedDocuments:
         """Hide a document that this process is about to write, until it is published."""
         sql.execute(
             "INSERT INTO unpublished_documents (document, process, leased) VALUES (?, ?, ?)",
-            (key, _this_process(), time.time() + self._tuning.writer_seconds),
+            (key, this_process(), time.time() + self._tuning.writer_seconds),
         )
 
     def renew(self, sql: apsw.Connection, key: int) -> None:
@@ -168,7 +168,7 @@ class UnpublishedDocuments:
         for key, process, leased in sql.execute(
             "SELECT document, process, leased FROM unpublished_documents ORDER BY document"
         ):
-            if not now <= leased <= now + self._tuning.writer_seconds or _has_ended(process):
+            if not now <= leased <= now + self._tuning.writer_seconds or has_ended(process):
                 yield key
 
     def remove_all(self, sql: apsw.Connection) -> None:
@@ -190,12 +190,12 @@ class UnpublishedDocuments:
         return iter(())
 
 
-def _this_process() -> str:
+def this_process() -> str:
     """A name of this process, by which others can tell whether it has ended."""
     return f"{_namespace()}:{os.getpid()}"
 
 
-def _has_ended(process: str) -> bool:
+def has_ended(process: str) -> bool:
     """Whether a process certainly has ended; where that cannot be known, its lease decides."""
     namespace, _, number = process.partition(":")
     if os.name != "posix" or namespace != _namespace() or not number.isdecimal():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mcpvectordb.records import Record
+from mcpvectordb.storage.file import IDLE_SECONDS
 
 
 class Tuning(Record):
@@ -26,6 +27,7 @@ class Tuning(Record):
     writer_seconds    for how long after its last transaction others leave an unfinished document to
                       its writer, if they cannot see that it has ended
     lease_seconds     for how long a process that embeds chunks keeps others from them
+    idle_seconds      how long after the last transaction the log is written into the file
     """
 
     file_rows: int = 250_000
@@ -43,6 +45,7 @@ class Tuning(Record):
     deleted_rows: int = 256
     writer_seconds: float = 600.0
     lease_seconds: float = 15.0
+    idle_seconds: float = IDLE_SECONDS
 
 
 DEFAULT = Tuning()

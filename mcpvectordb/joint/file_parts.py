@@ -30,6 +30,7 @@ class FileParts:
             read_only=config.read_only,
             busy_timeout=config.busy_timeout,
             read_timeout=config.read_timeout,
+            idle_seconds=tuning.idle_seconds,
         )
         self._memory, self._tuning = memory, tuning
         self.indexes = (

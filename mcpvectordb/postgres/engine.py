@@ -45,10 +45,9 @@ class Engine(File):
         """The URL without its password."""
         return self._server.name
 
-    @property
-    def notice(self) -> str:
-        """What an administrator should do about the schema's owner; "" if nothing."""
-        return schema.notice(self._server)
+    def notes(self) -> list[str]:
+        """What an administrator should do about the schema's owner."""
+        return [each for each in [schema.notice(self._server)] if each]
 
     @property
     def closed(self) -> bool:

@@ -25,7 +25,8 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb.storage.file import MEMORY, PAGE_SIZE, uri
+from mcpvectordb.storage.file import MEMORY, PAGE_SIZE, is_marked, uri
+from mcpvectordb.storage.log import Mark, is_foreign, log_of, raw_file
 from mcpvectordb.storage.schema import VERSION, migrate
 from mcpvectordb.storage.table_scan import (
     UNREADABLE,
@@ -97,15 +98,20 @@ class DamagedFile:
     """The tables of a damaged file, which is copied to `copy` and not changed itself.
 
     version     the format of the file, or the newest one if the header does not name it
+    has_foreign_log  whether the log beside it was written for another file, so it is not applied
     tables      the ordinary tables of that format
     unreadable  the names of tables of which `rows` could not read everything
     """
 
     def __init__(self, damaged: Path, copy: Path) -> None:
         self._copy = copy
-        for suffix in ("", "-wal"):
-            if Path(f"{damaged}{suffix}").exists():
-                shutil.copyfile(f"{damaged}{suffix}", f"{copy}{suffix}")
+        shutil.copyfile(damaged, copy)
+        with raw_file(copy) as file:
+            self.has_foreign_log = is_marked(file.xRead(PAGE_SIZE, 0)) and is_foreign(
+                file, log_of(damaged)
+            )
+        if log_of(damaged).exists() and not self.has_foreign_log:
+            shutil.copyfile(log_of(damaged), log_of(copy))
         self._write(0, _with_sound_header(self._read(0)))
         self._apply_log()
         os.truncate(copy, -(-copy.stat().st_size // PAGE_SIZE) * PAGE_SIZE)
@@ -294,8 +300,8 @@ def _with_sound_header(page: bytes) -> bytes:
 
 
 def _version(page: bytes) -> int:
-    """The version of our format in a header (SQLite's user_version), or 0 if it is impossible."""
-    version = int.from_bytes(page[60:64], "big")
+    """The version of our format in a header, or 0 if it is impossible."""
+    version = Mark.in_header(page).version
     return version if version <= VERSION else 0
 
 

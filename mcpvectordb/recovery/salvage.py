@@ -93,7 +93,7 @@ def _copy_rows(damaged: DamagedFile, new: Path) -> list[str]:
     sql.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA synchronous = OFF; BEGIN")
     for step in range(damaged.version):
         migrate(sql, step)
-    lost = []
+    lost = ["what its log has, which was written for another file"] * damaged.has_foreign_log
     for table in damaged.tables:
         if table.name not in _DERIVED:
             refused = _insert(sql, table, damaged.rows(table))

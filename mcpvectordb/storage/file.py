@@ -8,7 +8,6 @@ extension.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import random
 import threading
@@ -23,19 +22,23 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.filters import FUNCTIONS
-from mcpvectordb.storage import deadline, fts5, schema, vec0
+from mcpvectordb.storage import deadline, fts5, log, schema, vec0
 from mcpvectordb.storage.deadline import CancelCheck
 from mcpvectordb.storage.dialect import SQLITE, SqlDialect
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
 MEMORY = ":memory:"
+IDLE_SECONDS = 2.0
 
 _SQLITE = b"SQLite format 3\x00"
+# A setting of connections: the last one that is closed leaves the log alone.
+_KEEP_LOG = apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE
+# Pragmas that count something, and where the header of a file has it.
+_COUNTS = {"page_count": 28, "freelist_count": 36, "schema_version": 40}
 _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 # Steps of SQLite's virtual machine between two checks of the deadline: about a millisecond.
 _STEPS = 10_000
-_BUSY_ATTEMPTS = 3  # at least, before a lock counts as busy, however short the timeout is
 # 64 MB of pages per connection instead of a memory map (mmap_size): a mapped file that another
 # program truncates kills the process with SIGBUS, and cell_size_check verifies a mapped page at
 # every access, which makes FTS5 five times slower.
@@ -50,10 +53,14 @@ def uri(path: Path) -> str:
 class File:
     """A database file for any number of threads.
 
-    `reading()` and `writing()` give each thread a connection of its own.
+    `reading()` and `writing()` give each thread a connection of its own. After `idle_seconds`
+    without a transaction the log is written into the file, which is then whole by itself.
     """
 
     dialect: SqlDialect = SQLITE
+    set_aside = ""
+    """Which log of another file lay beside this one when it was opened, and where it is now."""
+    _clock = staticmethod(time.monotonic)
 
     def __init__(
         self,
@@ -62,6 +69,7 @@ class File:
         read_only: bool = False,
         busy_timeout: float = 30.0,
         read_timeout: float = 10.0,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.memory = os.fspath(path) == MEMORY
         self.path = Path(MEMORY) if self.memory else _resolved(Path(path))
@@ -70,18 +78,29 @@ class File:
         self._local = threading.local()
         self._open: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         self._closed = False
+        self._raws = contextlib.ExitStack()
+        self._raw: apsw.VFSFile | None = None  # the bytes of the file, to tie its log to it
         self._identity: tuple[int, int] | None = None
+        self._log = log.log_of(self.path)
+        self._idle_seconds = idle_seconds
+        self._process, self._idle = os.getpid(), threading.Condition()  # which guards what follows
+        self._written, self._emptier = 0.0, False  # the last commit; whether a thread waits
         self._name = f"file:/{uuid.uuid4().hex}?vfs=memdb"
         self._check = weakref.WeakMethod[Callable[[], Sequence[str]]](self.flaws)
         with self._translated():
             self.read_only = not self.memory and (read_only or not self._writable())
             if not self.memory:
                 self._refuse_foreign()
-            self._keeper = self._connection()  # keeps a database in memory alive until close
             self._identity = self._found()
+            self._keeper = self._connection()  # keeps a database in memory alive until close
             if not self.read_only:
+                if not self.memory:
+                    self._raw = self._raws.enter_context(log.raw_file(self.path, writing=True))
+                    self._check_place()
                 self._prepare(self._keeper)
-            elif _pragma(self._keeper, "user_version") < schema.VERSION:
+                if self._log_bytes():
+                    self._empty_log_when_idle()
+            elif _version(self._keeper) < schema.VERSION:
                 raise errors.ReadOnly(
                     f"{self.path} has an old format: open it once where it can be written, then "
                     f"copy it back"
@@ -101,11 +120,6 @@ class File:
         return str(self.path)
 
     @property
-    def notice(self) -> str:
-        """What an administrator should do: nothing, with a file."""
-        return ""
-
-    @property
     def format(self) -> int:
         """The version of the schema."""
         return schema.VERSION
@@ -119,9 +133,23 @@ class File:
                         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
                     ).get
                 )
-        return sum(
-            path.stat().st_size for path in (self.path, Path(f"{self.path}-wal")) if path.exists()
-        )
+        return (self.path.stat().st_size if self.path.exists() else 0) + self._log_bytes()
+
+    def _log_bytes(self) -> int:
+        """The size of the log; 0 if there is none."""
+        try:
+            return 0 if self.memory else self._log.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def notes(self) -> list[str]:
+        """What a person should look after beside the file: logs that were set aside."""
+        aside = [] if self.memory else log.logs_set_aside(self.path)
+        return [
+            f"{each} is the log of a file that was at {self.path} before this one, and was set "
+            "aside: delete it when you do not miss what was written last"
+            for each in aside
+        ]
 
     def table_sizes(self) -> list[tuple[str, int]]:
         """The tables and their indexes, each by the name of its table, and their bytes."""
@@ -134,7 +162,10 @@ class File:
         """Raise ReadOnly if this is no file, but a published database."""
 
     def version(self) -> int:
-        """A number that is another one after any other thread or process has changed the file."""
+        """A number that is another one after any other thread or process has changed the file.
+
+        It is another one as well when a log was written into the file.
+        """
         with self.reading() as sql:
             return int(sql.execute("PRAGMA data_version").get)
 
@@ -144,16 +175,29 @@ class File:
         return self._closed
 
     def close(self) -> None:
-        """Close every connection; the last process to close a file checkpoints its log into it."""
-        self._closed = True
+        """Write the log into the file, unless others read it, and close every connection."""
+        if self._closed:
+            return
+        self._notice_fork()
+        with self._idle:
+            self._closed = True
+            self._idle.notify_all()
+            self._idle.wait_for(lambda: not self._emptier)
+        if self._raw is not None:
+            self._empty_log(self._keeper)
+            if log.is_foreign(self._raw, self._log):  # the file was overwritten
+                for connection in list(self._open):
+                    connection.config(_KEEP_LOG, 1)
         for connection in list(self._open):
             with contextlib.suppress(apsw.ThreadingViolationError):
                 connection.close()
+        self._raws.close()
         if (
             self.read_only
-            and (log := Path(f"{self.path}-wal")).exists()
-            and not log.stat().st_size
-            and os.access(log, os.W_OK)
+            and self._identity == self._found()
+            and self._log.exists()
+            and not self._log_bytes()
+            and os.access(self._log, os.W_OK)
         ):
             # A reader had to create an empty log and cannot delete it. A writer deletes it when it
             # closes its connection.
@@ -165,14 +209,13 @@ class File:
                     )
                 ) as writer,
             ):
-                _pragma(writer, "user_version")
+                _version(writer)
 
     def check_log_is_empty(self) -> None:
         """Raise Busy if the log beside the file still has pages, because others read them."""
-        log = Path(f"{self.path}-wal")
-        if not self.memory and log.exists() and log.stat().st_size:
+        if self._log_bytes():
             raise errors.Busy(
-                f"other processes are reading {self.path}, so {log.name} still has what was "
+                f"other processes are reading {self.path}, so {self._log.name} still has what was "
                 "deleted: close them, or do this again later"
             )
 
@@ -219,10 +262,16 @@ class File:
             self._transaction("BEGIN IMMEDIATE") as (connection, joined),
             deadline.suspended(),
         ):
+            if joined:
+                yield connection
+                return
+            begins_log, changes = self._begins_log(connection), connection.total_changes()
             yield connection
-            if not joined:
-                connection.execute("COMMIT")
-                self._check_place()
+            if connection.total_changes() != changes:
+                self._tie_log(connection, begins_log)
+            connection.execute("COMMIT")
+            self._check_place()
+            self._empty_log_when_idle()
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[tuple[apsw.Connection, bool]]:
@@ -274,17 +323,23 @@ class File:
         """Execute a statement that needs a lock, repeatedly until the timeout.
 
         SQLite's own busy handler is not called for every lock, e.g. not for a change of journal
-        mode.
+        mode. Where it is, it waits in each attempt, so it may wait for what is left only.
         """
-        deadline = time.monotonic() + self._busy_ms / 1000
-        for attempt in itertools.count(1):
-            try:
-                connection.execute(statement).fetchall()
-                return
-            except apsw.BusyError:
-                if attempt >= _BUSY_ATTEMPTS and time.monotonic() > deadline:
-                    raise
-                time.sleep(random.uniform(0.01, 0.1))  # noqa: S311  not for security
+        deadline, left = self._clock() + self._busy_ms / 1000, self._busy_ms
+        try:
+            while True:
+                try:
+                    connection.execute(statement).fetchall()
+                    return
+                except apsw.BusyError:
+                    left = int((deadline - self._clock()) * 1000)
+                    if left <= 0:
+                        raise
+                    time.sleep(min(left / 1000, random.uniform(0.01, 0.1)))  # noqa: S311
+                    connection.set_busy_timeout(left)
+        finally:
+            if left != self._busy_ms:
+                connection.set_busy_timeout(self._busy_ms)
 
     def _connection(self) -> apsw.Connection:
         if self._closed:
@@ -298,6 +353,8 @@ class File:
         if held is not None:
             _inherited.append(held[1])  # a forked child must not even close its parent's connection
         connection = self._connect()
+        self._check_place()  # it may have been replaced before it was connected to
+        connection.config(_KEEP_LOG, 0)
         self._local.held = (os.getpid(), connection)
         self._open.add(connection)
         return connection
@@ -309,10 +366,12 @@ class File:
         lost.
         """
         if self._identity != (found := self._found()) and self._identity is not None:
-            raise errors.Unwritable(
-                f"{self.path} was {'replaced' if found else 'moved or deleted'} while it was open: "
-                "put it back, or open it again"
-            )
+            raise self._replaced("replaced" if found else "moved or deleted")
+
+    def _replaced(self, how: str) -> errors.Unwritable:
+        return errors.Unwritable(
+            f"{self.path} was {how} while it was open: put it back, or open it again"
+        )
 
     def _found(self) -> tuple[int, int] | None:
         """Device and inode of the file that is now at the path; None if there is none."""
@@ -328,6 +387,7 @@ class File:
         connection = apsw.Connection(self._uri(), flags=self._flags())
         connection.set_busy_timeout(self._busy_ms)
         for setting, value in (
+            (_KEEP_LOG, 1),
             (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
             (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
             (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0),
@@ -355,10 +415,7 @@ class File:
 
     def _immutable(self) -> bool:
         """Whether no process can be writing: a read-only folder and no log beside the file."""
-        wal = Path(f"{self.path}-wal")
-        return not os.access(self.path.parent, os.W_OK) and not (
-            wal.exists() and wal.stat().st_size
-        )
+        return not os.access(self.path.parent, os.W_OK) and not self._log_bytes()
 
     def _writable(self) -> bool:
         """Whether the file can be written; a missing one is created, readable by its owner only."""
@@ -384,12 +441,11 @@ class File:
             )
         if not self.path.is_file():
             raise errors.NotOurFile(f"{self.path} is a device or a pipe; name an ordinary file")
-        with self.path.open("rb") as file:
-            head = file.read(PAGE_SIZE + 1)
+        head = _head(self.path)
         if not head:
             return
         shrinks = self._journal_shrinks()  # after the file: whoever makes it removes the journal
-        if shrinks is not None and (_is_void(head) if shrinks else _is_marked(head)):
+        if shrinks is not None and (_is_void(head) if shrinks else is_marked(head)):
             return  # a power cut came while it was made or became a WAL file: a writer undoes that
         if not head.startswith(_SQLITE):
             raise errors.NotOurFile(f"{self.path} is not a SQLite database; it was left as it is")
@@ -400,12 +456,154 @@ class File:
                 f"{self.path} is damaged (its journal is of no known kind); it was left as it is: "
                 f"{HELP}"
             )
+        if is_marked(head):
+            self._set_foreign_log_aside()
         self._verify_as_reader()
         if shrinks:
             raise errors.Damaged(
                 f"{self.path}-journal would empty {self.path}, but does not belong to it; both "
                 "were left as they are: move the journal away"
             )
+
+    def _set_foreign_log_aside(self) -> None:
+        """Keep SQLite from applying a log that was not written on top of this file.
+
+        It is renamed while no connection to this file exists. A process that had opened the file
+        which was here before goes on with the renamed log.
+        """
+
+        def foreign() -> bool:
+            return bool(self._log_bytes()) and log.is_foreign(file, self._log)
+
+        with log.raw_file(self.path, writing=not self.read_only) as file:
+            deadline = time.monotonic() + self._busy_ms / 1000
+            while foreign():
+                if self.read_only:
+                    raise errors.Damaged(
+                        f"{self._log} was not written for {self.path}, but for a file that was "
+                        "there before: open the file once for writing, which sets that log aside, "
+                        "or move it away"
+                    )
+                try:
+                    file.xLock(apsw.SQLITE_LOCK_SHARED)
+                    file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
+                    if foreign():
+                        aside = log.set_aside(self._log)
+                        self.set_aside = (
+                            f"{self._log.name} was not written for {self.path}, but for a file "
+                            f"that was there before: it was set aside as {aside}"
+                        )
+                except apsw.BusyError:
+                    if time.monotonic() > deadline:
+                        raise errors.Busy(
+                            f"{self.path} was overwritten while a process had it open, whose log "
+                            f"is {self._log.name}: close that process and try again"
+                        ) from None
+                    time.sleep(0.05)
+                finally:
+                    file.xUnlock(apsw.SQLITE_LOCK_NONE)
+
+    def _begins_log(self, connection: apsw.Connection) -> bool:
+        """Whether a write transaction is the first one of a log.
+
+        Raises Unwritable if the file was overwritten since it was opened.
+        """
+        if self._raw is None:
+            return False
+        header = self._raw.xRead(log.HEADER_BYTES, 0)
+        stored, empty = log.Mark.in_header(header), not self._log_bytes()
+        if stored.tie == _mark(connection).tie:
+            return empty
+        # A transaction that failed, or whose process was killed, after it had written a tie into
+        # the file changed nothing else there. It may be in the log; if this connection does not
+        # see it there, it is not in the log's index, and will be overwritten.
+        found = None if empty else log.first_mark(self._log)
+        if (found is None or found.tie == stored.tie) and all(
+            int.from_bytes(header[place : place + 4], "big") == _pragma(connection, name)
+            for name, place in _COUNTS.items()
+        ):
+            return True
+        raise self._replaced("overwritten")
+
+    def _tie_log(self, connection: apsw.Connection, begins_log: bool) -> None:
+        """Write the tie between file and log into the log, at the end of a write transaction.
+
+        The first one of a log makes a new tie, and first writes it into the file: SQLite has
+        nothing to write there now, and whoever copied the file before has the old one.
+        """
+        if self._raw is None:
+            return
+        mark = _mark(connection)
+        if begins_log:
+            stored = log.Mark.in_header(self._raw.xRead(log.HEADER_BYTES, 0))
+            if stored.version:  # else the file is being made and has nothing to lose
+                mark = mark.retied()
+                self._raw.xWrite(stored._replace(tie=mark.tie).stored, log.MARK_PLACE)
+                self._raw.xSync(apsw.SQLITE_SYNC_FULL)
+        connection.execute(f"PRAGMA user_version = {mark.user_version}")
+
+    def _empty_log_when_idle(self) -> None:
+        """Have a thread write the log into the file when nothing was written for a while."""
+        if self._raw is None:
+            return
+        self._notice_fork()
+        with self._idle:
+            self._written = time.monotonic()
+            if not self._emptier and not self._closed:
+                self._emptier = True
+                threading.Thread(
+                    target=self._wait_and_empty_log, name="mcpvectordb-log", daemon=True
+                ).start()
+
+    def _notice_fork(self) -> None:
+        """Forget the thread of a parent process, which may have held the lock at the fork."""
+        if self._process != os.getpid():
+            self._process, self._idle = os.getpid(), threading.Condition()
+            self._emptier = False
+
+    def _wait_and_empty_log(self) -> None:
+        with self._idle:
+            while not self._closed:
+                written = self._written
+                left = written + self._idle_seconds - time.monotonic()
+                if left > 0:
+                    self._idle.wait(left)
+                    continue
+                emptied = False
+                self._idle.release()
+                try:
+                    with (
+                        contextlib.suppress(apsw.Error),
+                        contextlib.closing(
+                            apsw.Connection(uri(self.path), flags=self._flags())
+                        ) as connection,
+                    ):
+                        connection.config(_KEEP_LOG, 1)
+                        emptied = self._empty_log(connection)
+                finally:
+                    self._idle.acquire()
+                if emptied and written == self._written:
+                    break
+                if not emptied:
+                    self._idle.wait(max(self._idle_seconds, 0.1))
+            self._emptier = False
+            self._idle.notify_all()
+
+    def _empty_log(self, connection: apsw.Connection) -> bool:
+        """Write the log into the file and truncate it, if nobody reads it; whether that is done.
+
+        Nothing is written into a file that has taken the place of this one.
+        """
+        if self._raw is None or not self._log_bytes():
+            return True
+        with contextlib.suppress(apsw.Error):
+            connection.set_busy_timeout(0)
+            _version(connection)  # opens the file, if that is still to be done
+            if self._identity == self._found() and not log.is_foreign(self._raw, self._log):
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                return True
+        return False
 
     def _journal_shrinks(self) -> bool | None:
         """Whether a journal beside the file says that it was empty before; None without one."""
@@ -421,12 +619,11 @@ class File:
 
         Without a log no process has the file open, and it can be opened as immutable.
         """
-        log = Path(f"{self.path}-wal")
-        alone = not log.exists()
+        alone = not self._log.exists()
         try:
             self._verify_uri(f"{uri(self.path)}?immutable=1" if alone else self._uri())
         except (apsw.Error, errors.DatabaseError):
-            if not alone or not log.exists():
+            if not alone or not self._log.exists():
                 raise
             self._verify_uri(self._uri())  # another process opened it in between
 
@@ -445,7 +642,7 @@ class File:
         """
         application, version = (
             _pragma(connection, "application_id"),
-            _pragma(connection, "user_version"),
+            _version(connection),
         )
         rows = frozenset(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
         if not rows and application == 0 and version == 0:
@@ -477,9 +674,9 @@ class File:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             self._wait_for(connection, "PRAGMA journal_mode = WAL")
-        if _pragma(connection, "user_version") < schema.VERSION:
+        if _version(connection) < schema.VERSION:
             with self.writing():  # another process may have been faster
-                for version in range(_pragma(connection, "user_version"), schema.VERSION):
+                for version in range(_version(connection), schema.VERSION):
                     schema.migrate(connection, version)
                 self._local.marks = _marks(connection)
 
@@ -527,7 +724,17 @@ def _resolved(path: Path) -> Path:
         raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
 
 
-def _is_marked(head: bytes) -> bool:
+def _head(path: Path) -> bytes:
+    """The first page of a file, and one byte more if there is one."""
+    try:
+        with log.raw_file(path) as file:
+            return file.xRead(PAGE_SIZE + 1, 0)
+    except apsw.CantOpenError:
+        path.open("rb").close()  # raises what is the matter
+        raise
+
+
+def is_marked(head: bytes) -> bool:
     """Whether the header of a file has our application id."""
     return head[68:72] == schema.APPLICATION_ID.to_bytes(4, "big")
 
@@ -567,7 +774,16 @@ def _progressed() -> bool:
 
 def _marks(connection: apsw.Connection) -> tuple[int, int]:
     """Two counters, one of which differs after any change of the schema or the format."""
-    return _pragma(connection, "schema_version"), _pragma(connection, "user_version")
+    return _pragma(connection, "schema_version"), _version(connection)
+
+
+def _version(connection: apsw.Connection) -> int:
+    """The version of the format."""
+    return _mark(connection).version
+
+
+def _mark(connection: apsw.Connection) -> log.Mark:
+    return log.Mark.of(_pragma(connection, "user_version"))
 
 
 def _pragma(connection: apsw.Connection, name: str) -> int:

@@ -1,8 +1,9 @@
 """The schema: how it is made and migrated, and exactly which rows sqlite_schema may have.
 
-A migration is a file migrations/NNN_name.sql; the version of a file (`PRAGMA user_version`) is the
-number of migrations that it has seen. vec0 tables and the indexes of metadata keys come and go with
-the data, so the rows that are expected depend on which of them a file has.
+A migration is a file migrations/NNN_name.sql; the version of a file (the lowest 8 bits of `PRAGMA
+user_version`, see `log`) is the number of migrations that it has seen. vec0 tables and the indexes
+of metadata keys come and go with the data, so the rows that are expected depend on which of them a
+file has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from mcpvectordb.storage import vec0
+from mcpvectordb.storage.log import Mark
 
 APPLICATION_ID = 0x4D435644  # "MCVD"
 MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
@@ -59,7 +61,8 @@ def migrate(connection: apsw.Connection, version: int) -> None:
     """Take the schema from `version` to the next one, inside the caller's transaction."""
     connection.execute(MIGRATIONS[version].read_text("utf-8"))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {version + 1}")
+    mark = Mark.of(connection.execute("PRAGMA user_version").get)._replace(version=version + 1)
+    connection.execute(f"PRAGMA user_version = {mark.user_version}")
 
 
 @functools.lru_cache(maxsize=64)

@@ -172,8 +172,13 @@ CALLS: dict[str, Calls] = {
 
 @pytest.mark.parametrize("surface", CALLS)
 def test_a_surface_answers_as_recorded(
-    surface: str, house: Database, tmp_path: Path, recorded: Recorded
+    surface: str,
+    house: Database,
+    tmp_path: Path,
+    recorded: Recorded,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # errors name the working folder
     (tmp_path / "new.md").write_text("# New\n\nA new text.\n")
     ids = {document.source: document.id for document in house.documents.browse(limit=100)}
     known = {

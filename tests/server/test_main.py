@@ -9,6 +9,7 @@ import pytest
 
 from mcpvectordb import __version__
 from mcpvectordb_server.__main__ import main
+from tests.support import leave_a_foreign_log
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,3 +115,10 @@ def test_help_shows_the_name_of_the_calling_program(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         main(["--help"], prog="mcpvectordb serve")
     assert capsys.readouterr().out.startswith("usage: mcpvectordb serve ")
+
+
+def test_a_log_that_was_set_aside_is_in_the_log_of_the_server(path: Path) -> None:
+    leave_a_foreign_log(path)
+    done = run("--db", str(path))
+    assert done.returncode == 0
+    assert f"it was set aside as {path}-wal-set-aside-1" in done.stderr

@@ -145,7 +145,7 @@ CASES: Mapping[str, tuple[Maker, tuple[str, ...]]] = {
         NOT_OURS,
     ),
     "a newer format": (changed(f"PRAGMA user_version = {VERSION + 1}"), NEWER),
-    "a format before the first": (changed("PRAGMA user_version = -1"), DAMAGED),
+    "a format before the first": (changed("PRAGMA user_version = 0"), DAMAGED),
     "a trigger that deletes": (
         changed("CREATE TRIGGER t AFTER INSERT ON documents BEGIN DELETE FROM documents; END"),
         DAMAGED,

@@ -38,8 +38,8 @@ class Step:
 Operation = Callable[[Database, random.Random, str], Step]
 
 
-# The dead leave their leases behind, and a round should not wait long for them.
-SHORT_LEASES = Tuning(lease_seconds=0.3, slice_chunks=1)
+# The dead leave their leases behind, and a round should not wait long for them, nor for idleness.
+SHORT_LEASES = Tuning(lease_seconds=0.3, slice_chunks=1, idle_seconds=0.01)
 
 
 def opened(path: Path) -> Database:

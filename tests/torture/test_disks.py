@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb import Database, ReadOnly, Unwritable
+from mcpvectordb.index.tuning import Tuning
 from tests.guarantees import Guarantee
+from tests.support import Letters
 from tests.torture.disks import small_disk, unprivileged, write_slowly
 from tests.torture.support_torture import (
     READING,
@@ -172,6 +175,66 @@ def test_a_replaced_file_is_reported(guarantee: Callable[..., Guarantee], tmp_pa
             db.documents.ingest_text("lost?", source="b")
     with opened(path) as db:
         assert state(db) == {"document a": "harbour"} and db.check() == []
+
+
+def test_a_restored_backup_stays_what_it_is(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    """Whatever log lies beside it: of a process that was killed, was closed, or is open still."""
+    tested = guarantee("5 restored backups", full=500, short=20)
+
+    def round(number: int, rng: random.Random) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path, backups = folder / "x.db", list[tuple[Path, State]]()
+        db = never_idle(path)
+        for step in range(rng.randint(6, 14)):
+            what = rng.choice(["write", "write", "idle", "cp", "copy", "kill", "restore"])
+            if what == "write":
+                db.documents.ingest_text(some_text(rng), source=f"{rng.randrange(4)}")
+                continue
+            if what in ("idle", "cp"):
+                assert db._file._empty_log(db._file._keeper)
+            if what == "cp":
+                backups.append((Path(shutil.copy(path, folder / f"{step}.db")), state(db)))
+            elif what == "copy":
+                backups.append((db.copy_to(folder / f"{step}.db"), state(db)))
+            if what not in ("kill", "restore"):
+                continue
+            expected, before = state(db), db
+            how = rng.choice(["killed", "closed", "open"]) if what == "restore" else "killed"
+            if how == "killed":
+                path = left_by_a_kill(path, folder / f"left-{step}")
+            if how != "open":
+                db.close()
+            if what == "restore" and backups:
+                backup, expected = rng.choice(backups)
+                restored = Path(shutil.copy(backup, folder / f"restored-{step}.db"))
+                if how == "open" or rng.random() < 0.5:
+                    restored.replace(path)
+                else:
+                    shutil.copyfile(restored, path)
+            db = never_idle(path)
+            assert state(db) == expected and db.check() == []
+            before.close()
+            assert state(db) == expected
+        db.close()
+        shutil.rmtree(folder)
+
+    tested.run_rounds(round)
+
+
+def never_idle(path: Path) -> Database:
+    """A database whose log is written back only when the test does it."""
+    return Database(path, embedder=Letters(), tuning=Tuning(idle_seconds=1_000))
+
+
+def left_by_a_kill(path: Path, folder: Path) -> Path:
+    """The file and its log as they are now, in another folder."""
+    folder.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", folder)
+    return folder / path.name
 
 
 # Other ways to the same file, and disks far away.

@@ -140,6 +140,7 @@ def status(
     lines += [places.in_line(f"Job: {each}") for each in grant.jobs()]
     waiting = [each for each in (db.documents.backlog().note, db.contexts.backlog().note) if each]
     lines += [f"Embedding: {each}" for each in waiting]
+    lines += [places.in_line(f"Note: {each}") for each in stats.notes]
     named = [
         f"{each.name}: {counted(each.documents, 'document', 'documents')}"
         + (f" · {each.description}" if each.description else "")

@@ -85,6 +85,7 @@ class StatusReply(TypedDict):
     backlog: BacklogsReply
     embedding: EmbeddingReply
     passed_over: int
+    notes: list[str]
     read_only: bool
     revision: int
     jobs: JobCounts
@@ -144,6 +145,7 @@ def status(site: Site) -> StatusReply:
         ),
         embedding=_embedding(site, stats.pending),
         passed_over=len(db.documents.passed_over(limit=1_000)),
+        notes=list(stats.notes),
         read_only=db.read_only,
         revision=site.watch.revision,
         jobs=JobCounts(

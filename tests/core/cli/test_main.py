@@ -24,7 +24,7 @@ def test_every_reading_command_can_print_json(filled: Shell) -> None:
     assert (library["name"], library["documents"], library["chunks"]) == ("fruit", 2, 2)
     assert json.loads(filled.run("status", "--json"))["model"] == "all-MiniLM-L6-v2"
     checked = json.loads(filled.run("check", "--json"))
-    assert (checked["sound"], checked["problems"]) == (True, [])
+    assert (checked["sound"], checked["problems"], checked["notes"]) == (True, [], [])
     document = listed["documents"][0]
     assert json.loads(filled.run("get", document["id"], "--json"))["document"] == document
 

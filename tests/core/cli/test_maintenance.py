@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from mcpvectordb import Database
-from tests.support import Letters
+from mcpvectordb.records import Progress
+from tests.support import Letters, leave_a_foreign_log
 from tests.support_cli import Commands, Shell
 
 
@@ -89,4 +91,33 @@ def test_a_file_that_is_no_database_is_refused_in_one_line(shell: Shell) -> None
     assert (
         "not a SQLite database" in shell.err
         and shell.db.read_text() == "not a database, but precious"
+    )
+
+
+def test_a_log_of_another_file_is_named_by_the_command_that_sets_it_aside_and_by_status_and_check(
+    notes: Commands,
+) -> None:
+    leave_a_foreign_log(notes.db)
+    listed = notes.invoke("list")
+    aside = f"{notes.db}-wal-set-aside-1"
+    assert f"it was set aside as {aside}\n" in listed.stderr and "late.md" not in listed.stdout
+    for command in ("status", "check"):
+        done = notes.invoke(command)
+        assert f"mcpvectordb: {aside} is the log of a file" in done.stderr and not done.exit_code
+        assert "set aside as" not in done.stderr
+    assert aside in json.loads(notes.run("status", "--json"))["notes"][0]
+    Path(aside).unlink()
+    assert "log" not in notes.invoke("status").stderr
+
+
+def test_status_says_which_ingest_was_cut_off_and_how_to_go_on(notes: Commands) -> None:
+    def cut_off(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with Database(notes.db, embedder=Letters()) as db, pytest.raises(KeyboardInterrupt):
+        db.documents.ingest_folder(notes.folder / "notes", library="other", progress=cut_off)
+    folder = notes.folder / "notes"
+    assert (
+        f"the ingest of {folder} into the library other was cut off: 0 of 3 files are stored; "
+        f"`mcpvectordb ingest {folder} --library other` goes on\n" in notes.invoke("status").stderr
     )

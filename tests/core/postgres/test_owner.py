@@ -31,7 +31,7 @@ def test_whoever_publishes_first_a_role_that_nobody_can_log_in_as_owns_everythin
 ) -> None:
     assert rows(two, OWNERS) == [(name, False)]
     with Database(two) as team:
-        assert team.stats().notice == ""
+        assert team.stats().notes == ()
 
 
 def test_a_database_from_before_gets_such_an_owner(
@@ -86,7 +86,7 @@ def test_who_may_make_no_roles_stays_owner_and_is_told_until_an_administrator_he
     assert "'plain', which can log in, owns the schema" in told
     assert f'CREATE ROLE "{name}"; GRANT "{name}" TO "plain"' in told
     with Database(plain) as team:
-        assert team.stats().notice == told
+        assert team.stats().notes == (told,)
     assert rows(postgres_url, OWNERS) == [("plain", True)]
 
     rows(postgres_url, f'CREATE ROLE "{name}" LOGIN')  # not what was asked for

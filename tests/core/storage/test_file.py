@@ -11,6 +11,7 @@ import pytest
 
 from mcpvectordb import Busy, Closed, Damaged, NewerFile, NotOurFile, ReadOnly, Unwritable
 from mcpvectordb.storage.file import File
+from mcpvectordb.storage.log import Mark
 from mcpvectordb.storage.schema import APPLICATION_ID, VERSION
 from mcpvectordb.storage.vec0 import create_statement
 from tests.support import python
@@ -41,7 +42,7 @@ def test_a_new_file_is_private_and_leaves_no_log_after_close(path: Path) -> None
 def test_a_new_file_has_our_application_id_version_and_settings(path: Path) -> None:
     with (file := File(path)).reading() as sql:
         assert sql.pragma("application_id") == APPLICATION_ID
-        assert sql.pragma("user_version") == VERSION
+        assert Mark.of(sql.pragma("user_version")).version == VERSION
         assert sql.pragma("journal_mode") == "wal"
         assert sql.pragma("synchronous") == 2
         assert sql.pragma("foreign_keys") == 1
@@ -54,7 +55,7 @@ def test_an_empty_file_is_taken_for_a_new_one(path: Path) -> None:
     path.touch()
     made(path)
     with (file := File(path)).reading() as sql:
-        assert sql.pragma("user_version") == VERSION
+        assert Mark.of(sql.pragma("user_version")).version == VERSION
     file.close()
 
 
@@ -268,6 +269,27 @@ def test_a_writer_that_waits_too_long_raises_busy(path: Path) -> None:
     waiter.close()
 
 
+def test_a_writer_waits_once_for_the_whole_timeout(path: Path) -> None:
+    holder, waiter = File(path), File(path, busy_timeout=0.01)
+    now, attempts = 0.0, []
+
+    def attempted(_: apsw.Cursor, statement: str, __: object) -> bool:
+        nonlocal now
+        now += 0.01  # SQLite waits in the attempt itself
+        attempts.append(statement)
+        return True
+
+    waiter._clock = lambda: now
+    waiter._keeper.exec_trace = attempted
+    with holder.writing(), pytest.raises(Busy), waiter.writing():
+        pass
+    waiter._keeper.exec_trace = None
+    assert attempts == ["BEGIN IMMEDIATE"]
+    assert waiter._keeper.pragma("busy_timeout") == 10
+    holder.close()
+    waiter.close()
+
+
 def test_using_a_closed_file_raises_closed(path: Path) -> None:
     file = File(path)
     file.close()
@@ -281,7 +303,7 @@ def test_a_read_only_file_is_not_changed(path: Path) -> None:
     with pytest.raises(ReadOnly), file.writing():
         pass
     with file.reading() as sql:
-        assert sql.pragma("user_version") == VERSION
+        assert Mark.of(sql.pragma("user_version")).version == VERSION
     file.close()
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
@@ -319,7 +341,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_opens_for_reading(path: Path)
         file = File(path)
         assert file.read_only
         with file.reading() as sql:
-            assert sql.pragma("user_version") == VERSION
+            assert Mark.of(sql.pragma("user_version")).version == VERSION
         file.close()
     finally:
         path.parent.chmod(0o700)
@@ -353,6 +375,7 @@ def test_a_forked_child_opens_its_own_connection(path: Path) -> None:
 import os, sys, warnings
 warnings.simplefilter("ignore")
 from mcpvectordb.storage.file import File
+from mcpvectordb.storage.log import Mark
 file = File(sys.argv[1])
 with file.writing() as sql: sql.execute("INSERT INTO settings VALUES ('parent', '')")
 child = os.fork()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.server.web.support_web_server import Served
 
 
@@ -21,3 +23,10 @@ def test_what_takes_space_is_listed_the_largest_first(filled: Served) -> None:
 def test_an_empty_file_has_a_status(served: Served) -> None:
     found = served.get("/api/status")
     assert found["documents"] == 0 and found["model"]["state"] == "ready"
+
+
+def test_the_status_says_what_a_person_should_look_after(served: Served) -> None:
+    assert served.get("/api/status")["notes"] == []
+    aside = Path(f"{served.db.path}-wal-set-aside-1")
+    aside.touch()
+    assert str(aside) in served.get("/api/status")["notes"][0]
