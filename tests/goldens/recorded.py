@@ -15,7 +15,7 @@ _DATE = re.compile(r"\b20(?:2[6-9]|[3-9]\d)-\d\d-\d\d\b")
 # What depends on the machine, the release of SQLite or the moment.
 _MEASURED = frozenset(
     """seconds milliseconds bytes size size_bytes database_size_mb db_size_mb unused free_bytes
-    disk_usage took elapsed space history_bytes data_version port pid stamp execution_time_ms cpu""".split()
+    disk_usage took elapsed space history_bytes parser installed get_it data_version port pid stamp execution_time_ms cpu""".split()
 )
 
 
