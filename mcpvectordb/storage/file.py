@@ -719,7 +719,10 @@ _inherited: list[apsw.Connection] = []
 
 def _resolved(path: Path) -> Path:
     try:
-        return path.expanduser().resolve()
+        resolved = path.expanduser().resolve()
+        if resolved.is_symlink():  # from Python 3.13 on, links in a circle are left as they are
+            raise OSError("links in a circle")
+        return resolved
     except (RuntimeError, OSError) as error:
         raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
 
