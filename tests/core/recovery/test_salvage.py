@@ -19,7 +19,7 @@ from mcpvectordb import (
 )
 from mcpvectordb.recovery.salvage import salvage
 from mcpvectordb.storage.file import PAGE_SIZE
-from tests.support import Letters, python
+from tests.support import Letters, leave_a_foreign_log, python
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
 
@@ -265,3 +265,14 @@ def test_the_history_of_a_file_is_salvaged(path: Path, tmp_path: Path) -> None:
         assert db.check() == []
         assert db.undo().restored == ("memory:1",)
         assert db.undo(2).restored == ("default/a.md",)
+
+
+def test_the_log_of_another_file_is_not_salvaged_and_reported(tmp_path: Path) -> None:
+    path = tmp_path / "test.db"
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("written before the backup", source="early.md")
+    leave_a_foreign_log(path)
+    done = salvage(path, tmp_path / "saved.db", embedder=Letters())
+    assert any("log" in each for each in done.lost)
+    with Database(done.path, embedder=Letters()) as db:
+        assert [each.source for each in db.documents.browse()] == ["early.md"]
