@@ -186,6 +186,7 @@ GARBAGE = [
 ]
 
 
+@pytest.mark.long
 def test_a_server_process_survives_hostile_calls_over_all_surfaces(
     guarantee: Callable[..., Guarantee], path: Path, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def check_that_the_next_publish_completes(source: Path, url: str) -> None:
     assert published(url, "mine") == published(url, "whole")
 
 
+@pytest.mark.long
 def test_a_publisher_that_is_killed_leaves_whole_documents_and_the_next_one_goes_on(
     source: Path, postgres: LocalPostgres, guarantee: Callable[..., Guarantee]
 ) -> None:

@@ -133,6 +133,7 @@ def test_every_mode_has_figures_for_every_kind_and_for_all(measured: Measured) -
     assert by_words.recall_1 == 1  # no two sections have the same number
 
 
+@pytest.mark.long
 def test_the_file_is_not_changed_by_a_byte(measured: Measured) -> None:
     assert measured.path.read_bytes() == measured.before
     log = Path(f"{measured.path}-wal")

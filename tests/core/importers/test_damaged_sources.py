@@ -23,6 +23,7 @@ SOURCES = (
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("archive", "file"), SOURCES)
+@pytest.mark.long
 def test_what_can_be_read_comes_once_and_is_sound(
     unpacked: Callable[[str], Path], archive: str, file: str, seed: int
 ) -> None:

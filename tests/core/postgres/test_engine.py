@@ -429,6 +429,7 @@ def test_a_graph_finds_what_comparing_all_finds(graphed: tuple[Database, Databas
 
 
 @pytest.mark.parametrize("least", [1_480, 900, 100, 0])
+@pytest.mark.long
 def test_no_filter_starves_a_graph(graphed: tuple[Database, Database], least: int) -> None:
     file, engine = graphed
     chosen = {"metadata.n": {"gte": least}}
