@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests do not depend on whether the static model is installed; those of it turn it on.
     os.environ["MCPVECTORDB_PROVISIONAL"] = "off"  # for processes
     Config.__init__.__kwdefaults__["provisional"] = False
+    _keep_bytecode()
     # A program that a shell starts in the background ignores Ctrl-C, and so would all it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Each commit waits for the disk: files of tests are kept in memory where there is plenty.
@@ -67,6 +71,15 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     settings.load_profile("deterministic")
+
+
+def _keep_bytecode() -> None:
+    """Let modules be compiled once for all processes, in a folder of the run, if not beside them."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="bytecode")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder
+        sys.dont_write_bytecode = False
 
 
 def _room(folder: Path) -> bool:

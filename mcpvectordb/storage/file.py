@@ -720,11 +720,12 @@ _inherited: list[apsw.Connection] = []
 def _resolved(path: Path) -> Path:
     try:
         resolved = path.expanduser().resolve()
-        if resolved.is_symlink():  # from Python 3.13 on, links in a circle are left as they are
-            raise OSError("links in a circle")
-        return resolved
     except (RuntimeError, OSError) as error:
         raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
+    with contextlib.suppress(OSError):  # a name that the system refuses is refused when it is used
+        if resolved.is_symlink():  # Python 3.13 and later leave links in a circle as they are
+            raise errors.Unwritable(f"{path} is a link that leads nowhere: links in a circle")
+    return resolved
 
 
 def _head(path: Path) -> bytes:

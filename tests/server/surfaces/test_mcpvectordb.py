@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 import anyio
-import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,7 +25,7 @@ from mcpvectordb import Config, Database
 from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
-from tests.server.clients import Wire, ask, caller, service, talk
+from tests.server.clients import Wire, ask, caller, service, talk, valid
 from tests.support import Letters
 
 Ask = Callable[..., dict[str, Any]]
@@ -784,7 +783,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
         for tool, raw in calls:
             reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), db, raw)
             assert not reply.failed
-            jsonschema.validate(reply.structured, tool.arguments.output)
+            valid(reply.structured, tool.arguments.output)
             assert not str((reply.structured or {}).get("error")).startswith("Internal error"), (
                 tool.name,
                 raw,

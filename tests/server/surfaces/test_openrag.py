@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces import mcpvectordb
 from mcpvectordb_server.surfaces.openrag import SURFACE
-from tests.server.clients import Wire, ask, caller, service, talk
+from tests.server.clients import Wire, ask, caller, service, talk, valid
 from tests.support import Letters
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -669,7 +668,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
             reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), db, arguments)
             assert not reply.failed
             assert reply.structured is not None
-            jsonschema.validate(reply.structured, tool.arguments.output)
+            valid(reply.structured, tool.arguments.output)
             assert reply.structured["status"] == "success" or set(reply.structured) == {
                 "status",
                 "error",

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import apsw
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from mcpvectordb_server.replies import MAX_REPLY, Resource
 from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces import mcpvectordb, qmd
 from mcpvectordb_server.surfaces.qmd import SURFACE
-from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk
+from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk, valid
 from tests.support import Letters, search_documents
 
 SEARCHES = ("search", "vsearch", "query")
@@ -70,7 +69,7 @@ class Calls:
         if result.is_error or schema is None:
             assert result.structured_content is None
         else:
-            jsonschema.validate(result.structured_content, schema)
+            valid(result.structured_content, schema)
         return result
 
     def texts(self, name: str, **arguments: Any) -> list[str]:
@@ -948,7 +947,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
     if reply.failed:
         assert len(reply.content) == 1 and reply.structured is None
     elif tool.arguments.output:
-        jsonschema.validate(reply.structured, tool.arguments.output)
+        valid(reply.structured, tool.arguments.output)
     else:
         assert any(isinstance(block, Resource) for block in reply.content) or reply.content[
             0

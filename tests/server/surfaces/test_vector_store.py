@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Database
 from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces.vector_store import MOST_RESULTS, SURFACE
-from tests.server.clients import ask, caller, service
+from tests.server.clients import ask, caller, service, valid
 from tests.support import Letters
 
 BAD_EMBEDDING = {"error": "Embedding must be a non-empty array of numbers"}
@@ -506,7 +505,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
             reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), db, arguments)
             assert not reply.failed
             assert reply.structured is not None
-            jsonschema.validate(reply.structured, tool.arguments.output)
+            valid(reply.structured, tool.arguments.output)
             assert set(reply.structured) == {"error"} or "error" not in reply.structured
             assert "inside the server" not in str(reply.structured.get("error")), (
                 tool.name,

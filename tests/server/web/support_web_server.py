@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -107,7 +108,7 @@ class Served:
 
 def check_reply(method: str, path: str, status: int, reply: Any) -> None:
     """Whether a reply is as /api/openapi.json says, with nothing besides."""
-    document = _strict(describe(ROUTES))
+    document = _description()
     route = urlsplit(path).path
     for template, operations in document["paths"].items():
         expression = re.sub(r"{\w+}", "[^/]+", template)
@@ -122,6 +123,11 @@ def check_reply(method: str, path: str, status: int, reply: Any) -> None:
     if "application/json" in content and route != "/api/openapi.json":
         schema = {**content["application/json"]["schema"], "components": document["components"]}
         Draft202012Validator(schema).validate(reply)
+
+
+@cache
+def _description() -> Any:
+    return _strict(describe(ROUTES))
 
 
 def _strict(schema: Any) -> Any:

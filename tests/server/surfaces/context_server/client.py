@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.surfaces.context_server import SURFACE
-from tests.server.clients import ask, service
+from tests.server.clients import ask, service, valid
 from tests.support import Letters
 
 SCHEMAS = {tool.name: tool.arguments.output for tool in SURFACE.tools}
@@ -34,7 +33,7 @@ class Tools:
                 assert {"result": shown} == result.structured_content
             else:
                 assert shown == result.structured_content
-                jsonschema.validate(shown, SCHEMAS[name])
+                valid(shown, SCHEMAS[name])
             return shown
 
         return call

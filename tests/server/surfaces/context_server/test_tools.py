@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surface import PublishedTool, Tool, call
 from mcpvectordb_server.surfaces.context_server import SURFACE
 from mcpvectordb_server.surfaces.context_server.filters import OPERATORS
-from tests.server.clients import Wire, ask, service
+from tests.server.clients import Wire, ask, service, valid
 from tests.server.surfaces.context_server.client import Failing, Tools, opened
 
 PIXEL = base64.b64encode(b"\x89PNG one pixel").decode()
@@ -248,7 +247,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
                 assert {"result": json.loads(shown)} == reply.structured
             else:
                 assert json.loads(shown) == reply.structured
-                jsonschema.validate(reply.structured, tool.arguments.output)
+                valid(reply.structured, tool.arguments.output)
         assert db.check() == []
 
 
