@@ -73,6 +73,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deterministic")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: tests wait for processes and servers, too."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 3
+
+
 def _keep_bytecode() -> None:
     """Let modules be compiled once for all processes, in a folder of the run, if not beside them."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
