@@ -41,6 +41,8 @@ from tests.support_bench import fill
 ITEM = KnownItem(kind="terms", query="", document="d", start=100, end=200)
 MODES = ["text", "vector", "hybrid"]
 
+pytestmark = pytest.mark.long
+
 
 @dataclass
 class Measured:
@@ -111,7 +113,6 @@ def quick(path: Path, **options: object) -> Report:
     return bench(path, **{"embedder": Letters(), "queries": 24, "chunking": False, **options})  # type: ignore[arg-type]
 
 
-@pytest.mark.long
 def test_every_mode_has_figures_for_every_kind_and_for_all(measured: Measured) -> None:
     report = measured.report
     assert [(each.mode, each.kind) for each in report.figures] == [
@@ -133,7 +134,6 @@ def test_every_mode_has_figures_for_every_kind_and_for_all(measured: Measured) -
     assert by_words.recall_1 == 1  # no two sections have the same number
 
 
-@pytest.mark.long
 def test_the_file_is_not_changed_by_a_byte(measured: Measured) -> None:
     assert measured.path.read_bytes() == measured.before
     log = Path(f"{measured.path}-wal")
