@@ -92,7 +92,14 @@ def team(page: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]
         server.execute(f"DROP ROLE {role}")
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=names(RUNNABLE))
+SHORT = ("README.md", "python.md", "shell.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if page.name in SHORT else pytest.mark.long) for page in RUNNABLE],
+    ids=names(RUNNABLE),
+)
 def test_every_block_runs_and_with_full_twice_in_a_row(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

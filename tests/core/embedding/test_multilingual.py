@@ -25,6 +25,8 @@ from mcpvectordb.errors import ModelDamaged, ModelMissing
 from tests.support import ROOT
 from tests.support_e5s1 import Tiny
 
+pytestmark = pytest.mark.long
+
 NOWHERE = Path("nowhere")
 E5 = CATALOGUE["multilingual-e5-small"]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -119,7 +121,6 @@ def test_weights_that_are_not_those_of_the_catalogue_are_not_read(tmp_path: Path
         OnnxEmbedder(model, files).embed(["cats sea"])
 
 
-@pytest.mark.long
 def test_processes_that_begin_at_once_end_with_one_graph(tmp_path: Path) -> None:
     model, files = tiny(tmp_path / "model")
     code = (

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import apsw
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -13,6 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from mcpvectordb import Database
 from tests.core.importers.test_run import memories
 from tests.support import Letters, scaled
+
+pytestmark = pytest.mark.long
 
 HASHES = st.sampled_from("abcd")
 TEXTS = st.sampled_from(["tea", "coffee", "milk and sugar", "# Heading\n\nwater"])

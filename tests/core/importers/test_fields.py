@@ -17,6 +17,8 @@ import pytest
 from mcpvectordb import Database, InvalidInput, ParseFailed
 from tests.support import Letters
 
+pytestmark = pytest.mark.long
+
 TEA, MILK = "Green tea, hot.", "Milk is cold."
 
 

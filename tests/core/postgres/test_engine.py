@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.long
+
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb import (
@@ -418,7 +420,6 @@ def nearest(db: Database, query: str, allowed: Allowed, limit: int) -> list[int]
     return [id for id, _ in found]
 
 
-@pytest.mark.long
 def test_a_graph_finds_what_comparing_all_finds(graphed: tuple[Database, Database]) -> None:
     file, engine = graphed
     hits = 0
@@ -429,7 +430,6 @@ def test_a_graph_finds_what_comparing_all_finds(graphed: tuple[Database, Databas
 
 
 @pytest.mark.parametrize("least", [1_480, 900, 100, 0])
-@pytest.mark.long
 def test_no_filter_starves_a_graph(graphed: tuple[Database, Database], least: int) -> None:
     file, engine = graphed
     chosen = {"metadata.n": {"gte": least}}

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.long
+
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb import Database, Progress

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.long
+
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb import (
