@@ -114,7 +114,9 @@ def pytest_testnodedown(node: Any) -> None:
     """Take the rows of a worker."""
     kept = node.config.stash.setdefault(TABLE, {})
     for row in getattr(node, "workeroutput", {}).get("guarantees", ()):
-        kept[row["name"]] = Guarantee(**row)
+        each = kept.setdefault(row["name"], Guarantee(**{**row, "rounds": 0, "failures": []}))
+        each.rounds += row["rounds"]
+        each.failures += row["failures"]
 
 
 def pytest_terminal_summary(
