@@ -77,7 +77,7 @@ def _salvage(source: Path, target: Path, folder: Path, embedder: Embedder | None
         repaired = repair.repair(sql, db._indexes)
     # Opening the file makes a vec0 table for each model that the repair has left.
     with Database(new, embedder=embedder) as db:
-        db.rebuild()
+        db.rebuild(clock=True)  # a flipped bit may have made a time one of another century
         db.copy_to(target)
     return Salvaged(
         path=str(target),

@@ -276,3 +276,16 @@ def test_the_log_of_another_file_is_not_salvaged_and_reported(tmp_path: Path) ->
     assert any("log" in each for each in done.lost)
     with Database(done.path, embedder=Letters()) as db:
         assert [each.source for each in db.documents.browse()] == ["early.md"]
+
+
+def test_a_time_of_another_century_is_mended(path: Path, tmp_path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("tea", source="a.md")
+        with db._file.writing() as sql:
+            sql.execute("UPDATE history_state SET clock = clock + (1 << 61)")
+        assert "the clock is ahead" in db.check()[0]
+    salvage(path, tmp_path / "saved.db", embedder=Letters())
+    with Database(tmp_path / "saved.db", embedder=Letters()) as db:
+        assert db.check() == [] and db.documents.count() == 1
+        db.documents.ingest_text("more tea", source="a.md")
+        assert db.undo().restored and db.check() == []
