@@ -147,7 +147,7 @@ class ChunkIndex:
 
     def has_fewer(self, sql: apsw.Connection, count: int) -> bool:
         """Whether there are fewer than so many chunks."""
-        some = f"SELECT count(*) FROM (SELECT 1 FROM {self.chunks} LIMIT ?) AS some"
+        some = f"SELECT count(*) FROM (SELECT 1 FROM {self.chunks} LIMIT ?) AS few"
         return int(sql.execute(some, (count,)).get) < count
 
     def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
