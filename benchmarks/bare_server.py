@@ -10,7 +10,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 
-async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
+async def list_tools(memory: Any, params: Any) -> types.ListToolsResult:
     """One tool that takes nothing."""
     tool = types.Tool(name="nothing", description="Does nothing", input_schema={"type": "object"})
     return types.ListToolsResult(tools=[tool])

@@ -1,4 +1,4 @@
-"""What a memory costs as it grows: `python -m benchmarks contexts`.
+"""What a memory costs as it grows: `python -m benchmarks memories`.
 
 Entries of a few dozen words are stored, as many as asked for, and the same texts as documents in a
 file beside them. Two things are timed at each size: browsing by a metadata key that is indexed
@@ -96,19 +96,19 @@ def measure(folder: Path, size: int, rounds: int) -> Outcome:
     embedder, config = Sums(), Config(indexed_metadata="project")
     queries = [" ".join(text.split()[:3]) for text in texts(rounds, seed=2)]
     with (
-        Database(folder / "contexts.db", config=config, embedder=embedder) as contexts,
+        Database(folder / "contexts.db", config=config, embedder=embedder) as memories,
         Database(folder / "documents.db", config=config, embedder=embedder) as documents,
     ):
-        remember(contexts, size)
+        remember(memories, size)
         ingest(documents, size)
         chunks = documents.stats().chunks
-        assert contexts.contexts.statistics().chunks == chunks
+        assert memories.memories.statistics().chunks == chunks
         values = [f"p{round * 7 % (size // PER_VALUE)}" for round in range(rounds)]
-        indexed = [timed(partial(browse, contexts, "project", value)) for value in values]
-        unindexed = [timed(partial(browse, contexts, "owner", value)) for value in values[:10]]
+        indexed = [timed(partial(browse, memories, "project", value)) for value in values]
+        unindexed = [timed(partial(browse, memories, "owner", value)) for value in values[:10]]
         pairs = [
             (
-                timed(partial(search, contexts.contexts, query)),
+                timed(partial(search, memories.memories, query)),
                 timed(partial(search, documents.documents, query)),
             )
             for query in ["warm up", *queries]
@@ -149,7 +149,7 @@ def remember(db: Database, size: int) -> None:
             )
         )
         if len(batch) == BATCH or number == size - 1:
-            db.contexts.add_many(batch)
+            db.memories.add_many(batch)
             batch = []
             say(f"stored {number + 1:,} of {size:,} entries")
 
@@ -165,7 +165,7 @@ def ingest(db: Database, size: int) -> None:
 
 def browse(db: Database, key: str, value: str) -> int:
     """The first page of the entries that have this value."""
-    found = len(db.contexts.browse(where={f"metadata.{key}": value}))
+    found = len(db.memories.browse(where={f"metadata.{key}": value}))
     assert found == PER_VALUE
     return found
 

@@ -128,7 +128,7 @@ def _remember(db: Database, conversation: Conversation) -> dict[int, str]:
         Entry(thread=conversation.name, source="user", text=each.text)
         for each in conversation.turns
     ]
-    stored = db.contexts.add_many(entries)
+    stored = db.memories.add_many(entries)
     return {
         each.result.id: turn.id
         for each, turn in zip(stored, conversation.turns, strict=True)

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import embeddings, report, rivals, texts
-from benchmarks.contexts import Sums
+from benchmarks.memories import Sums
 from benchmarks.rivals import OURS, Plan
 from benchmarks.store import say
 from mcpvectordb import Database

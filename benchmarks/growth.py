@@ -112,7 +112,7 @@ def plot(rows: list[report.Row]) -> str:
         [
             chart("The ten nearest", "CPU milliseconds", "search: CPU ms"),
             chart("The ten nearest of 1 %", "CPU milliseconds", "1 %: CPU ms"),
-            chart("Memory while searching", "MB at most", "peak MB"),
+            chart("ResidentEntries while searching", "MB at most", "peak MB"),
         ]
     )
 

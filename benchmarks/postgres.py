@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report, texts
-from benchmarks.contexts import Sums
+from benchmarks.memories import Sums
 from benchmarks.store import say
 from mcpvectordb import Database, InvalidInput, Progress
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks import metrics, report, texts
 from benchmarks.collection import Collection, load
-from benchmarks.contexts import Sums
+from benchmarks.memories import Sums
 from benchmarks.postgres import Server, started
 from benchmarks.store import filled, say
 from mcpvectordb import Chunk, Config, Database, Results

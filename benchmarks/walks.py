@@ -1,7 +1,7 @@
 """What one request does inside the library: `python -m benchmarks walks`.
 
 A few typical requests are run with a profiler: the ingest of one Markdown file, searches of
-documents and of contexts, and the same through tools of the MCP server. For each of them this
+documents and of memories, and the same through tools of the MCP server. For each of them this
 prints how many modules take part, how often the control flow changes from one module to another,
 how many transactions are opened, and how often work is done that once should be enough for.
 
@@ -154,11 +154,11 @@ Request = Callable[[int], object]
 
 
 def _fill(path: Path, file: Path, config: Config) -> None:
-    """Store a file as a document, and its sections as contexts."""
+    """Store a file as a document, and its sections as memories."""
     sections = [each for each in file.read_text("utf-8").split("\n#") if each.strip()]
     with Database(path, config=config) as db:
         db.documents.ingest(file)
-        db.contexts.add_many(
+        db.memories.add_many(
             [
                 Entry(thread="walk", source="agent", text=text, metadata={"part": number % 2})
                 for number, text in enumerate(sections)
@@ -212,11 +212,11 @@ def _search_tool(db: Database) -> Request:
     return _tool(db, "mcpvectordb", "search")
 
 
-def _search_contexts(db: Database) -> Request:
-    return lambda number: db.contexts.search(QUERIES[number], where={"metadata.part": 1})
+def _search_memories(db: Database) -> Request:
+    return lambda number: db.memories.search(QUERIES[number], where={"metadata.part": 1})
 
 
-def _contexts_tool(db: Database) -> Request:
+def _memories_tool(db: Database) -> Request:
     return _tool(db, "context_server", "hybrid_search_context", metadata={"part": 1})
 
 
@@ -224,8 +224,8 @@ WALKS: dict[str, Callable[[Database], Request]] = {
     "ingest of a Markdown file": _ingest,
     "hybrid search": _search,
     "MCP search": _search_tool,
-    "contexts search with a filter": _search_contexts,
-    "MCP contexts search with a filter": _contexts_tool,
+    "contexts search with a filter": _search_memories,
+    "MCP contexts search with a filter": _memories_tool,
 }
 
 

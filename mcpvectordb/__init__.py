@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mcpvectordb.config import Config
-    from mcpvectordb.contexts.context import (
-        Change,
-        Context,
-        ContextStats,
-        Entry,
-        Image,
-        Outcome,
-        Page,
-        Stored,
-        Thread,
-        Updated,
-    )
     from mcpvectordb.database import Database
     from mcpvectordb.embedding.add_endpoint import add_endpoint
     from mcpvectordb.embedding.embedder import Embedder
@@ -62,6 +50,18 @@ if TYPE_CHECKING:
         Projection,
         Quotation,
     )
+    from mcpvectordb.memories.memory import (
+        Change,
+        Entry,
+        Image,
+        Memory,
+        MemoryStats,
+        Outcome,
+        Page,
+        Stored,
+        Thread,
+        Updated,
+    )
     from mcpvectordb.merge.records import Merged
     from mcpvectordb.postgres.records import Published, PublishedItems
     from mcpvectordb.records import (
@@ -102,8 +102,6 @@ __all__ = [
     "Closed",
     "Condition",
     "Config",
-    "Context",
-    "ContextStats",
     "Coverage",
     "Damaged",
     "Database",
@@ -134,6 +132,8 @@ __all__ = [
     "LineMatch",
     "LineMatches",
     "MCPVectorDBError",
+    "Memory",
+    "MemoryStats",
     "Merged",
     "ModelDamaged",
     "ModelError",
@@ -184,7 +184,7 @@ _HOMES = (
     "errors",
     "config",
     "records",
-    "contexts.context",
+    "memories.memory",
     "vectors.vector",
     "storage.dialect",
     "database",

@@ -74,16 +74,16 @@ class Config:
     parse_sandbox       False lets the parser use the network and files; Linux confines it else
     ocr_languages       languages of OCR, as Tesseract names them ("eng+deu"); "" never runs it
     max_chunks          most chunks that a document may be split into
-    language            language of contexts: english searches words by their stems, any other as
+    language            language of memories: english searches words by their stems, any other as
                         they are spelled
-    indexed_metadata    comma-separated metadata keys of contexts that a new file indexes for
+    indexed_metadata    comma-separated metadata keys of memories that a new file indexes for
                         filters
     history_days        days for which versions that were replaced or deleted are kept; 0 keeps none
     history_share       the share of the file that they may take, 0 to 1; the oldest are dropped
-    max_image_bytes     largest image of a context
-    max_image_bytes_total  largest sum of all images of a context
+    max_image_bytes     largest image of a memory
+    max_image_bytes_total  largest sum of all images of a memory
     reranker            the model that reranks; "" is the cross-encoder of the extra quality
-    rerank_contexts     False keeps the MCP tools that search contexts from using the
+    rerank_memories     False keeps the MCP tools that search memories from using the
                         cross-encoder, where it is installed
     models_dir          folder of pulled and added models; "" is one in the platform's data folder
     cache_dir           folder of what can be made again, such as optimized graphs; "" is one in the
@@ -123,7 +123,7 @@ class Config:
     max_image_bytes: int = 10 * 2**20
     max_image_bytes_total: int = 100 * 2**20
     reranker: str = ""
-    rerank_contexts: bool = True
+    rerank_memories: bool = True
     models_dir: str = ""
     cache_dir: str = ""
     model_hub: str = "https://huggingface.co"

@@ -25,8 +25,8 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
 from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.preload import Preload
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.file_parts import FileParts
 from mcpvectordb.joint.shelves import JointShelves
@@ -39,14 +39,14 @@ from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.dialect import is_database_url
 
 if TYPE_CHECKING:
-    from mcpvectordb.contexts.fulltext import ContextFulltext
-    from mcpvectordb.contexts.metadata_index import MetadataIndex
-    from mcpvectordb.contexts.shelf import Contexts
     from mcpvectordb.export.write import ExportFormat
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
     from mcpvectordb.importers.items import Imported, Into
     from mcpvectordb.maintenance import MaintainedIndex
+    from mcpvectordb.memories.fulltext import MemoryFulltext
+    from mcpvectordb.memories.metadata_index import MetadataIndex
+    from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.merge.copies import MergedFile
     from mcpvectordb.postgres.parts import PublishedParts
     from mcpvectordb.postgres.records import Published
@@ -77,7 +77,7 @@ class Database(JointShelves):
         tuning: Tuning | None = None,
     ) -> None:
         self.config = config or Config()
-        self._tuning, self._memory = tuning or Tuning(), Memory(self.config.resident_bytes)
+        self._tuning, self._memory = tuning or Tuning(), ResidentEntries(self.config.resident_bytes)
         self._parts = self._opened(path)
         self._file, self._indexes = self._parts.file, self._parts.indexes
         documents = self._indexes[0]
@@ -128,11 +128,11 @@ class Database(JointShelves):
         return Vectors(self._file, self._vector_store, self._history)
 
     @cached_property
-    def contexts(self) -> Contexts:
-        """The contexts shelf: what agents remember."""
-        from mcpvectordb.contexts.shelf import Contexts
+    def memories(self) -> Memories:
+        """The memories shelf: what agents remember."""
+        from mcpvectordb.memories.shelf import Memories
 
-        return Contexts(
+        return Memories(
             self._file,
             self.config,
             self._encoder,
@@ -148,7 +148,7 @@ class Database(JointShelves):
         return self._parts.vector_store(self._history)
 
     @cached_property
-    def _fulltext(self) -> ContextFulltext:
+    def _fulltext(self) -> MemoryFulltext:
         return self._parts.fulltext()
 
     @cached_property
@@ -206,7 +206,7 @@ class Database(JointShelves):
     def embed_in_background(self, *, wait: float = 10.0, start: bool = True) -> None:
         """Embed what waits in a thread, now and after each ingest, until the database is closed.
 
-        `documents.ingest`, `documents.ingest_text` and the methods that store contexts then reply
+        `documents.ingest`, `documents.ingest_text` and the methods that store memories then reply
         within `wait` seconds, reading a source not included: what is not embedded by then is found
         by words, and by meaning later, as their `note` says. With `start=False` the thread begins
         with the first ingest or with `warm`. Of several processes one at a time embeds what is
@@ -259,7 +259,7 @@ class Database(JointShelves):
     ) -> list[HistoryEntry]:
         """What was changed, by whom and when, the newest first.
 
-        `name` is a document's path (or the end of one), source or id, memory:7 for a context, the
+        `name` is a document's path (or the end of one), source or id, memory:7 for a memory, the
         id of a vector, or a library; also of something that was deleted. `since` is a time such as
         2026-11-29, today or 2d (ago).
         """
@@ -292,7 +292,7 @@ class Database(JointShelves):
     ) -> Merged:
         """Take everything from another file that is not here, or is newer there.
 
-        Documents are the same by library and source, contexts by an id of their own in all copies
+        Documents are the same by library and source, memories by an id of their own in all copies
         of a file, vectors by store, namespace and id. Of two changes of one item the later wins,
         and the other one is in the history; what was deleted later than it was changed is deleted.
         Embeddings come along if both files use the same model. The other file is not changed. It is
@@ -371,7 +371,7 @@ class Database(JointShelves):
         return (
             self.documents.versioned,
             self.documents.library_versions,
-            self.contexts.versioned,
+            self.memories.versioned,
             self.vectors.versioned,
         )
 
@@ -438,7 +438,7 @@ class Database(JointShelves):
         """Write everything, or the documents of one library, in a format that others read.
 
         jsonl     all but the history: `import_from` makes an equal file of it
-        markdown  a folder with a file for each document and context, with front matter
+        markdown  a folder with a file for each document and memory, with front matter
         csv       passages and vectors as one table
         parquet   the same, with embeddings as lists; needs the extra `parquet`
 

@@ -177,7 +177,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
             "SELECT count(*) - (SELECT count(*) FROM document_chunks WHERE owner IN "
             "(SELECT document FROM unpublished_documents)) FROM document_chunks"
         ).get
-        contexts = sql.execute("SELECT count(*) FROM contexts").get
+        memories = sql.execute("SELECT count(*) FROM contexts").get
         vectors = sql.execute("SELECT count(*) FROM vectors").get
         stores = sql.execute("SELECT count(*) FROM stores").get
         origins: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         libraries=libraries,
         chunks=chunks,
         pending=pending,
-        contexts=contexts,
+        memories=memories,
         vectors=vectors,
         stores=stores,
         model=name,
@@ -237,11 +237,11 @@ _CONTENTS = (
     ("context_meaning", "codes of embeddings"),
     ("vector_meaning", "codes of embeddings"),
     ("document", "texts of documents"),
-    ("context_words", "words of contexts"),
-    ("context_spellings", "words of contexts"),
-    ("context_embeddings", "embeddings of contexts"),
-    ("context_images", "images of contexts"),
-    ("context", "texts of contexts"),
+    ("context_words", "words of memories"),
+    ("context_spellings", "words of memories"),
+    ("context_embeddings", "embeddings of memories"),
+    ("context_images", "images of memories"),
+    ("context", "texts of memories"),
     ("vector", "vectors"),
     ("history", "history"),
 )

@@ -337,8 +337,8 @@ class Hit(Record, Generic[T]):
     snippet      that line with its neighbours, each as `number: line`
     folded       items that say nothing that this one does not say (`fold`), best first
     more         how many other passages of its document were found and left out (`group`)
-    passage      the part of a context that is nearest to the query; "" without vector search
-    highlighted  the whole text of a context with <mark> around the matches, if requested
+    passage      the part of a memory that is nearest to the query; "" without vector search
+    highlighted  the whole text of a memory with <mark> around the matches, if requested
     """
 
     item: T
@@ -372,7 +372,7 @@ class Results(Record, Sequence[Hit[T]]):
     reasons  why a requested leg did not run, by leg
     verdict  a sentence if nothing relevant was found, otherwise ""
     uncalibrated  why hits have no relevance; "" if all have one
-    counts   contexts only: how many "text", "vector" and "both" returned, and the "total"
+    counts   memories only: how many "text", "vector" and "both" returned, and the "total"
     note     a sentence if the query was not parsed as requested or names what does not exist, or ""
     backlog  passages of the whole shelf that the vector leg could not search yet; none without it
     """
@@ -466,7 +466,7 @@ class Synced(Record):
 
 
 class Exported(Record):
-    """What an export wrote: the format, and how many documents, contexts and vectors.
+    """What an export wrote: the format, and how many documents, memories and vectors.
 
     `left_out` says what of the file the format does not hold; JSONL holds everything.
     """
@@ -474,7 +474,7 @@ class Exported(Record):
     path: str
     format: str
     documents: int
-    contexts: int
+    memories: int
     vectors: int
     left_out: tuple[str, ...] = ()
 
@@ -496,7 +496,7 @@ class Stats(Record):
     libraries: int
     chunks: int
     pending: int
-    contexts: int
+    memories: int
     vectors: int
     stores: int
     model: str

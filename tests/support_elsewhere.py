@@ -17,9 +17,9 @@ class Elsewhere:
     """What is asked for here is done there: `ask("vectors.add", id, row)`."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, there = context.Pipe()
-        context.Process(target=_serve, args=(there,), daemon=True).start()
+        memory = multiprocessing.get_context("spawn")
+        self._pipe, there = memory.Pipe()
+        memory.Process(target=_serve, args=(there,), daemon=True).start()
 
     def open(self, path: Path, tuning: Tuning) -> None:
         """Open a file with these thresholds."""

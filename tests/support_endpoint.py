@@ -136,14 +136,14 @@ def json_values(names: list[str]) -> st.SearchStrategy[Any]:
 
 @contextmanager
 def serving(
-    state: EndpointServer, port: int = 0, *, context: ssl.SSLContext | None = None
+    state: EndpointServer, port: int = 0, *, memory: ssl.SSLContext | None = None
 ) -> Iterator[EndpointServer]:
     handler = type("BoundHandler", (EndpointHandler,), {"server_state": state})
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    state.url = f"http{'s' if context else ''}://127.0.0.1:{server.server_address[1]}/v1"
-    if context:
-        server.socket = context.wrap_socket(
+    state.url = f"http{'s' if memory else ''}://127.0.0.1:{server.server_address[1]}/v1"
+    if memory:
+        server.socket = memory.wrap_socket(
             server.socket, server_side=True, do_handshake_on_connect=False
         )
     thread = threading.Thread(target=server.serve_forever, args=[0.02])

@@ -100,9 +100,9 @@ def make_older(url: str, version: int) -> None:
 
 
 def filled(db: Database, name: str) -> None:
-    """Put a document, a context and a vector into a file."""
+    """Put a document, a memory and a vector into a file."""
     db.documents.ingest_text(f"tea of {name}", source="a")
-    db.contexts.add("t", "user", f"memory of {name}", tags=["x"])
+    db.memories.add("t", "user", f"memory of {name}", tags=["x"])
     db.vectors.add(name, [1.0])
 
 

@@ -177,15 +177,15 @@ class Handler(BaseHTTPRequestHandler):
 class Site:
     """A web site on the loopback interface: `site.pages["/x"] = page`."""
 
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, memory: ssl.SSLContext | None = None) -> None:
         self.pages: dict[str, Page] = {}
         self.seen: list[tuple[str, dict[str, str]]] = []
         handler = type("SiteHandler", (Handler,), {"pages": self.pages, "seen": self.seen})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        if context:
+        if memory:
             plain = self.server.socket
-            self.server.socket = context.wrap_socket(
+            self.server.socket = memory.wrap_socket(
                 plain, server_side=True, do_handshake_on_connect=False
             )
         self.port = self.server.server_address[1]

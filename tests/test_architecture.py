@@ -35,7 +35,7 @@ LAYERS = (
     "search",
     "documents",
     "vectors",
-    "contexts",
+    "memories",
     "joint",
     "maintenance",
     "export",

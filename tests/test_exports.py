@@ -8,11 +8,11 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import mcpvectordb
-from mcpvectordb.contexts.context import ContentType, ContextSource
-from mcpvectordb.contexts.rows import FilterArguments
-from mcpvectordb.contexts.search import PARSERS
-from mcpvectordb.contexts.validation import CONTENT_TYPES, SOURCES
 from mcpvectordb.index.metrics import METRICS
+from mcpvectordb.memories.memory import ContentType, MemorySource
+from mcpvectordb.memories.rows import FilterArguments
+from mcpvectordb.memories.search import PARSERS
+from mcpvectordb.memories.validation import CONTENT_TYPES, SOURCES
 from tests.support import python
 
 
@@ -130,10 +130,10 @@ def test_every_error_has_a_code_of_its_own() -> None:
 CHOICES = {
     ("documents", "search", "mode"): {"hybrid", "text", "vector"},
     ("documents", "search", "unit"): {"passage", "document"},
-    ("contexts", "search", "mode"): {"hybrid", "text", "vector"},
-    ("contexts", "search", "words"): set(PARSERS),
-    ("contexts", "add", "source"): set(SOURCES),
-    ("contexts", "delete", "source"): set(SOURCES),
+    ("memories", "search", "mode"): {"hybrid", "text", "vector"},
+    ("memories", "search", "words"): set(PARSERS),
+    ("memories", "add", "source"): set(SOURCES),
+    ("memories", "delete", "source"): set(SOURCES),
     ("vectors", "add", "metric"): set(METRICS),
     ("vectors", "add_many", "metric"): set(METRICS),
 }
@@ -151,8 +151,8 @@ def test_a_type_checker_knows_the_values_of_a_choice(place: tuple[str, str, str]
     assert set(get_args(literal)) == CHOICES[place]
 
 
-def test_a_type_checker_knows_the_values_of_the_filters_of_contexts() -> None:
+def test_a_type_checker_knows_the_values_of_the_filters_of_memories() -> None:
     hints = get_type_hints(FilterArguments)
-    assert hints["source"] == ContextSource | None
+    assert hints["source"] == MemorySource | None
     assert hints["content_type"] == ContentType | None
     assert set(get_args(ContentType)) == set(CONTENT_TYPES)

@@ -102,7 +102,7 @@ def make_file(db: Database) -> None:
     lines = MEMORIES.strip().split("\n")
     for head, text in zip(lines[::2], lines[1::2], strict=True):
         thread, source, tags = head.split()
-        db.contexts.add(thread=thread, source=source, text=text, tags=tags.split(","))
+        db.memories.add(thread=thread, source=source, text=text, tags=tags.split(","))
     db.embed_pending()
 
 

@@ -48,7 +48,7 @@ def export(
     if as_json:
         print_json(done)
         return
-    parts = (("document", done.documents), ("context", done.contexts), ("vector", done.vectors))
+    parts = (("document", done.documents), ("memory", done.memories), ("vector", done.vectors))
     counts = ", ".join(quantity(count, noun) for noun, count in parts if count)
     show(f"exported to {done.path} ({done.format}): {counts or 'nothing'}")
     for each in done.left_out:

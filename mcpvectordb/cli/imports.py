@@ -88,7 +88,7 @@ def import_(
 
 _NOUNS = {
     "documents": "document",
-    "contexts": "context",
+    "memories": "memory",
     "vectors": "vector",
     "libraries": "library",
 }

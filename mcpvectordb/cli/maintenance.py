@@ -29,7 +29,7 @@ def status(context: click.Context, as_json: bool) -> None:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
         with busy("measuring") if stats.bytes > SLOW_BYTES else contextlib.nullcontext():
             space = {what: size for what, size in db.space().items() if size}
-        backlogs = {"documents": db.documents.backlog(), "contexts": db.contexts.backlog()}
+        backlogs = {"documents": db.documents.backlog(), "memories": db.memories.backlog()}
         not_embedded = {"pending": {"gt": 0}}
         waiting = {
             each.name: db.documents.count(library=each.name, where=not_embedded)

@@ -8,7 +8,7 @@ from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, busy, complain, print_json, quantity, show
 
-_NOUNS = ("document", "context", "vector")
+_NOUNS = ("document", "memory", "vector")
 
 
 @click.command()
@@ -39,7 +39,7 @@ def publish(
         print_json(done)
         return
     show(f"published as {done.origin} in {done.seconds:.1f} s")
-    for noun, each in zip(_NOUNS, (done.documents, done.contexts, done.vectors), strict=True):
+    for noun, each in zip(_NOUNS, (done.documents, done.memories, done.vectors), strict=True):
         if each.changes or each.unchanged:
             show(
                 f"  {quantity(each.changes + each.unchanged - each.deleted, noun)}: "

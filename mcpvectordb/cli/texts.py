@@ -1,4 +1,4 @@
-"""Commands over the texts of documents and contexts: grep, verify."""
+"""Commands over the texts of documents and memories: grep, verify."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcpvectordb.cli.options import json_option, library_option
 from mcpvectordb.cli.output import complain, print_json, show, visible_line
 
 if TYPE_CHECKING:
-    from mcpvectordb import Context, Document
+    from mcpvectordb import Document, Memory
 
 
 @click.command()
@@ -31,7 +31,7 @@ def grep(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Find lines that match a regular expression (RE2), in documents and contexts.
+    """Find lines that match a regular expression (RE2), in documents and memories.
 
     The exit code is 1 if there is none.
     """
@@ -90,6 +90,6 @@ def verify(
         context.exit(1)
 
 
-def _name(item: Document | Context) -> str:
+def _name(item: Document | Memory) -> str:
     path = getattr(item, "path", "")
     return visible_line(path) if path else f"context {item.id}"

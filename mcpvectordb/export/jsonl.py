@@ -6,7 +6,7 @@ float32 or float16 (of vectors float32 or float64): 4, 2 or 8 bytes for each of 
 {"mcpvectordb": 1, "model": …, "settings": …, …}    the header; 1 is the version of this format
 {"kind": "library", …}                              a library that follows a folder
 {"kind": "document", …, "text": …, "chunks": […]}
-{"kind": "context", …, "text": …, "chunks": […]}
+{"kind": "memory", …, "text": …, "chunks": […]}
 {"kind": "store", "name": …, "metric": …}
 {"kind": "vector", "store": …, …}
 {"kind": "end", "items": …}                         what comes before it is complete
@@ -24,8 +24,8 @@ from typing import Any
 from mcpvectordb import __version__, dates
 from mcpvectordb.export.snapshot import (
     ExportedChunk,
-    ExportedContext,
     ExportedDocument,
+    ExportedMemory,
     ExportedVector,
     ExportSnapshot,
 )
@@ -63,7 +63,7 @@ def _records(snapshot: ExportSnapshot) -> Iterator[dict[str, Any]]:
     for library in snapshot.libraries():
         yield {"kind": "library", **library._asdict()}
     yield from map(_document, snapshot.documents())
-    yield from map(_context, snapshot.contexts())
+    yield from map(_memory, snapshot.memories())
     for name, metric in snapshot.stores():
         yield {"kind": "store", "name": name, "metric": metric}
     yield from map(_vector, snapshot.vectors())
@@ -75,12 +75,12 @@ def _document(document: ExportedDocument) -> dict[str, Any]:
     return {"kind": "document", **fields, "chunks": [_chunk(each) for each in document.chunks]}
 
 
-def _context(context: ExportedContext) -> dict[str, Any]:
+def _memory(memory: ExportedMemory) -> dict[str, Any]:
     return {
         "kind": "context",
-        **context._asdict(),
-        "images": [each.to_dict() for each in context.images],
-        "chunks": [_chunk(each) for each in context.chunks],
+        **memory._asdict(),
+        "images": [each.to_dict() for each in memory.images],
+        "chunks": [_chunk(each) for each in memory.chunks],
     }
 
 

@@ -1,6 +1,6 @@
-"""A folder of Markdown files with YAML front matter: one for each document and each context.
+"""A folder of Markdown files with YAML front matter: one for each document and each memory.
 
-documents/LIBRARY/PATH.md and contexts/THREAD/ID.md, images beside their contexts. The front matter
+documents/LIBRARY/PATH.md and memories/THREAD/ID.md, images beside their memories. The front matter
 has title, tags and metadata as editors of notes read them; what else is known of a text stands
 below its key `mcpvectordb`. The folder can be ingested again.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from mcpvectordb.documents.rows import path
 from mcpvectordb.export.file_names import FileNames
-from mcpvectordb.export.snapshot import ExportedContext, ExportedDocument, ExportSnapshot
+from mcpvectordb.export.snapshot import ExportedDocument, ExportedMemory, ExportSnapshot
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats.markdown_writer import fence
 from mcpvectordb.ingest.structure import front_matter
@@ -23,7 +23,7 @@ _IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "imag
 
 
 def write(snapshot: ExportSnapshot, folder: Path, count: Callable[[], None]) -> None:
-    """Write the documents and contexts of a snapshot; `count` is called for each."""
+    """Write the documents and memories of a snapshot; `count` is called for each."""
     names = FileNames()
     for document in snapshot.documents():
         inside = path("", document.source, document.root).removeprefix("/")
@@ -31,14 +31,14 @@ def write(snapshot: ExportSnapshot, folder: Path, count: Callable[[], None]) -> 
         name = names.of(place, inside.partition("://")[2] or inside, document.id)
         _write(folder / name, _page(_front_of_document(document), _body(document)).encode())
         count()
-    for context in snapshot.contexts():
-        name = names.of(["contexts", context.thread], str(context.id), str(context.id))
+    for memory in snapshot.memories():
+        name = names.of(["contexts", memory.thread], str(memory.id), str(memory.id))
         images = [
             (Path(name).with_suffix(f".{place}{_IMAGES.get(each.mime_type, '.bin')}"), each)
-            for place, each in enumerate(context.images, 1)
+            for place, each in enumerate(memory.images, 1)
         ]
-        front = _front_of_context(context, [image.name for image, _ in images])
-        _write(folder / name, _page(front, context.text).encode())
+        front = _front_of_memory(memory, [image.name for image, _ in images])
+        _write(folder / name, _page(front, memory.text).encode())
         for image, each in images:
             _write(folder / image, each.data)
         count()
@@ -57,11 +57,11 @@ def _front_of_document(document: ExportedDocument) -> dict[str, Any]:
     return {**first, **document.metadata, **first}
 
 
-def _front_of_context(context: ExportedContext, images: list[str]) -> dict[str, Any]:
+def _front_of_memory(memory: ExportedMemory, images: list[str]) -> dict[str, Any]:
     known = ("id", "thread", "source", "created_at", "updated_at")
-    own = {name: getattr(context, name) for name in known} | ({"images": images} if images else {})
-    first = ({"tags": context.tags} if context.tags else {}) | {"mcpvectordb": own}
-    return {**first, **(context.metadata or {}), **first}
+    own = {name: getattr(memory, name) for name in known} | ({"images": images} if images else {})
+    first = ({"tags": memory.tags} if memory.tags else {}) | {"mcpvectordb": own}
+    return {**first, **(memory.metadata or {}), **first}
 
 
 def _body(document: ExportedDocument) -> str:

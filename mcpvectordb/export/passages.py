@@ -8,8 +8,8 @@ from typing import Any
 
 from mcpvectordb.export.snapshot import (
     ExportedChunk,
-    ExportedContext,
     ExportedDocument,
+    ExportedMemory,
     ExportedVector,
     ExportSnapshot,
 )
@@ -17,8 +17,8 @@ from mcpvectordb.index import arrays
 from mcpvectordb.index.models import ModelRow
 
 COLUMNS = (
-    "shelf",  # documents, contexts or vectors
-    "id",  # of a passage: the document's or context's id, # and the passage's number from 0
+    "shelf",  # documents, memories or vectors
+    "id",  # of a passage: the document's or memory's id, # and the passage's number from 0
     "text",
     "title",
     "source",
@@ -46,8 +46,8 @@ def rows(snapshot: ExportSnapshot) -> Iterator[tuple[bool, Row]]:
     model = snapshot.model
     for document in snapshot.documents():
         yield from _of_item(_document(document), document.text, document.chunks, model)
-    for context in snapshot.contexts():
-        yield from _of_item(_context(context), context.text, context.chunks, model)
+    for memory in snapshot.memories():
+        yield from _of_item(_memory(memory), memory.text, memory.chunks, model)
     for vector in snapshot.vectors():
         yield True, _vector(vector)
 
@@ -55,7 +55,7 @@ def rows(snapshot: ExportSnapshot) -> Iterator[tuple[bool, Row]]:
 def _of_item(
     shared: Row, text: str, chunks: list[ExportedChunk], model: ModelRow | None
 ) -> Iterator[tuple[bool, Row]]:
-    """The passages of a document or context; one without text has a single row without any."""
+    """The passages of a document or memory; one without text has a single row without any."""
     for place, (span, raw) in enumerate(chunks):
         own = {
             "id": f"{shared['id']}#{place}",
@@ -85,13 +85,13 @@ def _document(document: ExportedDocument) -> Row:
     )
 
 
-def _context(context: ExportedContext) -> Row:
+def _memory(memory: ExportedMemory) -> Row:
     same = ("source", "thread", "tags", "created_at")
     return _row(
         shelf="contexts",
-        id=str(context.id),
-        metadata=None if context.metadata is None else _json(context.metadata),
-        **{name: getattr(context, name) for name in same},
+        id=str(memory.id),
+        metadata=None if memory.metadata is None else _json(memory.metadata),
+        **{name: getattr(memory, name) for name in same},
     )
 
 

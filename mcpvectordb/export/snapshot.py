@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from mcpvectordb.contexts.context import Image
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import NotFound
@@ -19,6 +18,7 @@ from mcpvectordb.index import models
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.ingest.span import Span
+from mcpvectordb.memories.memory import Image
 from mcpvectordb.metadata import decode, decode_list
 from mcpvectordb.search.why_empty import unknown_name
 
@@ -56,8 +56,8 @@ class ExportedDocument(NamedTuple):
     chunks: list[ExportedChunk]
 
 
-class ExportedContext(NamedTuple):
-    """A context with its tags, images and chunks."""
+class ExportedMemory(NamedTuple):
+    """A memory with its tags, images and chunks."""
 
     id: int
     uid: str
@@ -100,14 +100,14 @@ class Counts(NamedTuple):
     """How many items there are to export, and how many images these have."""
 
     documents: int
-    contexts: int
+    memories: int
     vectors: int
     images: int
 
     @property
     def items(self) -> int:
-        """The number of documents, contexts and vectors together."""
-        return self.documents + self.contexts + self.vectors
+        """The number of documents, memories and vectors together."""
+        return self.documents + self.memories + self.vectors
 
 
 class ExportSnapshot:
@@ -132,7 +132,7 @@ class ExportSnapshot:
         return {name: json.loads(value) for name, value in kept.items()}
 
     def counts(self) -> Counts:
-        """The numbers of documents, contexts and vectors that are exported."""
+        """The numbers of documents, memories and vectors that are exported."""
         documents = self._sql.execute(
             f"SELECT count(*) FROM published_documents d WHERE {self._chosen}", self._bindings
         ).get
@@ -175,8 +175,8 @@ class ExportSnapshot:
             ids = [id for (id,) in former]
             yield ExportedDocument._make([*fields, decode(metadata), said, ids, root or "", *text])
 
-    def contexts(self) -> Iterator[ExportedContext]:
-        """The contexts, by their ids; none if only a library is exported."""
+    def memories(self) -> Iterator[ExportedMemory]:
+        """The memories, by their ids; none if only a library is exported."""
         rows = self._sql.execute(
             "SELECT id, uid, thread, source, metadata, created_at, updated_at FROM contexts "
             "WHERE ? ORDER BY id",
@@ -186,7 +186,7 @@ class ExportSnapshot:
             tags = self._sql.execute(
                 "SELECT tag FROM context_tags WHERE context = ? ORDER BY tag", (id,)
             )
-            yield ExportedContext(
+            yield ExportedMemory(
                 id,
                 uid,
                 thread,
@@ -233,11 +233,11 @@ class ExportSnapshot:
     def _bindings(self) -> tuple[str, ...]:
         return () if self.library is None else (self.library,)
 
-    def _images(self, context: int) -> list[Image]:
+    def _images(self, memory: int) -> list[Image]:
         rows = self._sql.execute(
             "SELECT data, mime_type, metadata FROM context_images WHERE context = ? "
             "ORDER BY position",
-            (context,),
+            (memory,),
         )
         return [
             Image(data=data, mime_type=mime_type, metadata=_optional(metadata))
@@ -245,7 +245,7 @@ class ExportSnapshot:
         ]
 
     def _text(self, shelf: str, owner: int) -> tuple[str, list[ExportedChunk]]:
-        """The text of a document or context and its chunks."""
+        """The text of a document or memory and its chunks."""
         tiles: list[str] = []
         chunks: list[ExportedChunk] = []
         rows = self._sql.execute(

@@ -85,7 +85,7 @@ def export(
         path=str(written),
         format=to.format,
         documents=counts.documents,
-        contexts=counts.contexts,
+        memories=counts.memories,
         vectors=0 if to.format == "markdown" else counts.vectors,
         left_out=_left_out(to.format, counts),
     )

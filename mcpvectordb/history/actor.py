@@ -1,6 +1,6 @@
 """By whom changes are made: the shell, a client of the server, or by default Python.
 
-It is a context variable, because it would have to pass through every function that writes.
+It is a memory variable, because it would have to pass through every function that writes.
 """
 
 from __future__ import annotations

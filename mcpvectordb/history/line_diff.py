@@ -22,7 +22,7 @@ from mcpvectordb.storage import deadline
 WORK = 3_000_000
 """Steps beyond a first look at each line: about a second."""
 
-CONTEXT = 3  # equal lines around a change
+MEMORY = 3  # equal lines around a change
 
 _COARSE = " too many lines differ here to tell which became which"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -73,10 +73,10 @@ def _changes(
 
 
 def _hunks(changes: Sequence[_Replaced]) -> Iterator[list[_Replaced]]:
-    """Changes that have no more than the context of both between them are shown together."""
+    """Changes that have no more than the memory of both between them are shown together."""
     hunk: list[_Replaced] = []
     for each in changes:
-        if hunk and each.old - hunk[-1].old_end > 2 * CONTEXT:
+        if hunk and each.old - hunk[-1].old_end > 2 * MEMORY:
             yield hunk
             hunk = []
         hunk.append(each)
@@ -86,8 +86,8 @@ def _hunks(changes: Sequence[_Replaced]) -> Iterator[list[_Replaced]]:
 
 def _shown(hunk: Sequence[_Replaced], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     first, last = hunk[0], hunk[-1]
-    lead = min(CONTEXT, first.old)
-    end = min(last.old_end + CONTEXT, len(before))
+    lead = min(MEMORY, first.old)
+    end = min(last.old_end + MEMORY, len(before))
     olds = _span(first.old - lead, end)
     news = _span(first.new - lead, last.new_end + end - last.old_end)
     yield f"@@ -{olds} +{news} @@{_COARSE if any(each.coarse for each in hunk) else ''}\n"

@@ -12,9 +12,9 @@ Kind = Literal["added", "replaced", "updated", "deleted"]
 class ChangedItem(Record):
     """What a change did to one item.
 
-    shelf  "documents", "contexts", "vectors" or "libraries"
+    shelf  "documents", "memories", "vectors" or "libraries"
     name   a document's path, memory:7, store/namespace/id of a vector, or a library's name
-    title  a document's title, or the beginning of a context's thread; "" for others
+    title  a document's title, or the beginning of a memory's thread; "" for others
     """
 
     shelf: str

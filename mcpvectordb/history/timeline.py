@@ -41,7 +41,7 @@ TABLES = {
 
 
 # Items by what people call them: a document by its path, the end of its source or an id that it
-# had, a context by its id, a vector by its id, a library by its name.
+# had, a memory by its id, a vector by its id, a library by its name.
 _NAMED = """
 SELECT 'documents', library, source, twin FROM published_documents
 WHERE id IN (SELECT value FROM json_each(:ids))

@@ -1,4 +1,4 @@
-"""A version of an item: what a document, context, vector or library was at one time.
+"""A version of an item: what a document, memory, vector or library was at one time.
 
 The fields say what it was; its body, packed, has what is large. Versions have a total order: by
 their stamps and, for changes that two copies of a file made at the same one, by a digest of the
@@ -32,7 +32,7 @@ _LEVEL = 6
 class Item(NamedTuple):
     """What stays the same while versions change, in every copy of a file.
 
-    documents  library, source, twin      contexts   "", uid, ""
+    documents  library, source, twin      memories   "", uid, ""
     vectors    store, id, namespace       libraries  "", name, ""
     """
 

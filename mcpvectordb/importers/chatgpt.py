@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpvectordb.contexts.context import ContextSource
 from mcpvectordb.importers import values
 from mcpvectordb.importers.conversation_files import begins_with, conversations
 from mcpvectordb.importers.items import (
-    ImportedContext,
+    ImportedMemory,
     ImportOptions,
     Item,
     NotKept,
     UnreadPart,
 )
 from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.memories.memory import MemorySource
 
-_ROLES: Mapping[str, ContextSource] = {"user": "user", "assistant": "agent"}
+_ROLES: Mapping[str, MemorySource] = {"user": "user", "assistant": "agent"}
 _OTHER_BRANCHES = "messages of branches that were edited or generated again"
 _TOOLS = "messages of tools and of the system"
 _THOUGHTS = "thoughts of the model"
@@ -35,7 +35,7 @@ def recognises(source: ImportSource) -> bool:
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """A context for each message of people and of the model, a thread for each conversation."""
+    """A memory for each message of people and of the model, a thread for each conversation."""
     left: Counter[str] = Counter()
     for conversation in conversations(source):
         if isinstance(conversation, UnreadPart):
@@ -69,7 +69,7 @@ def _messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iterator[I
             left[_TOOLS] += role is None and _role(message) != ""
             continue
         model = _object(message, "metadata").get("model_slug")
-        yield ImportedContext(
+        yield ImportedMemory(
             id=str(message.get("id") or id),
             thread=values.storable(f"chatgpt/{name}"),
             source=role,

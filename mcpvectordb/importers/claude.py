@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpvectordb.contexts.context import ContextSource
 from mcpvectordb.importers import values
 from mcpvectordb.importers.conversation_files import begins_with, conversations
 from mcpvectordb.importers.items import (
-    ImportedContext,
+    ImportedMemory,
     ImportOptions,
     Item,
     NotKept,
     UnreadPart,
 )
 from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.memories.memory import MemorySource
 
-_SENDERS: Mapping[str, ContextSource] = {"human": "user", "user": "user", "assistant": "agent"}
+_SENDERS: Mapping[str, MemorySource] = {"human": "user", "user": "user", "assistant": "agent"}
 
 
 def recognises(source: ImportSource) -> bool:
@@ -27,7 +27,7 @@ def recognises(source: ImportSource) -> bool:
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """A context for each message, a thread for each conversation."""
+    """A memory for each message, a thread for each conversation."""
     left: Counter[str] = Counter()
     for conversation in conversations(source):
         if isinstance(conversation, UnreadPart):
@@ -52,7 +52,7 @@ def _messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iterator[I
         if not text.strip():
             continue
         time = values.time(message.get("created_at")) or time
-        yield ImportedContext(
+        yield ImportedMemory(
             id=str(message.get("uuid") or f"{name}/{place}"),
             thread=values.storable(f"claude/{name}"),
             source=_SENDERS[str(message["sender"])],

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpvectordb.contexts.context import ContextSource
 from mcpvectordb.importers import lines, values
 from mcpvectordb.importers.items import (
-    ImportedContext,
+    ImportedMemory,
     ImportOptions,
     Item,
     NotKept,
     UnreadPart,
 )
 from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.memories.memory import MemorySource
 
-_ROLES: Mapping[str, ContextSource] = {"user": "user", "assistant": "agent"}
+_ROLES: Mapping[str, MemorySource] = {"user": "user", "assistant": "agent"}
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 # What the program writes in the place of a person: commands and their output.
 _COMMAND = re.compile(r"\s*<(command-|local-command-|bash-|system-reminder)")
@@ -51,7 +51,7 @@ def _is_session(path: Path) -> bool:
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """A context for each message of people and of the model, a thread for each session."""
+    """A memory for each message of people and of the model, a thread for each session."""
     left: Counter[str] = Counter()
     seen: set[str] = set()  # a session that was resumed repeats the messages of the one before
     for path in _sessions(source):
@@ -81,7 +81,7 @@ def _title(path: Path) -> str:
 
 def _message(
     entry: Mapping[str, Any], title: str, file: str, left: Counter[str]
-) -> ImportedContext | None:
+) -> ImportedMemory | None:
     role, message = _ROLES.get(str(entry.get("type"))), entry.get("message")
     if role is None or not isinstance(message, dict) or entry.get("isMeta"):
         return None
@@ -99,7 +99,7 @@ def _message(
         "branch": entry.get("gitBranch"),
         "model": message.get("model"),
     }
-    return ImportedContext(
+    return ImportedMemory(
         id=str(entry.get("uuid") or f"{session}/{entry.get('timestamp')}"),
         thread=values.storable(f"claude-code/{session}"),
         source=role,

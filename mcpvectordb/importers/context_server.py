@@ -1,4 +1,4 @@
-"""The database of mcp-context-server: its context entries with times, tags and images.
+"""The database of mcp-memory-server: its memory entries with times, tags and images.
 
 Ids of entries are integers, in newer versions (3) UUIDs; everything else has the same names.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mcpvectordb.contexts.context import Image
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
     Expected,
-    ImportedContext,
+    ImportedMemory,
     ImportOptions,
     Item,
     LeftOut,
@@ -21,13 +20,14 @@ from mcpvectordb.importers.items import (
 )
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.vec0_vectors import Vec0Vectors
+from mcpvectordb.memories.memory import Image
 
 _FIELDS = ("id", "thread_id", "source", "text_content", "metadata", "summary", "created_at",
            "updated_at")  # fmt: skip
 
 
 def recognises(source: ImportSource) -> bool:
-    """Whether it has the tables of mcp-context-server."""
+    """Whether it has the tables of mcp-memory-server."""
     return (
         source.database is not None
         and source.database.has("context_entries", "id", "thread_id", "source", "text_content")
@@ -36,7 +36,7 @@ def recognises(source: ImportSource) -> bool:
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """A context for each entry."""
+    """A memory for each entry."""
     database = source.sqlite(recognises(source), "a database of mcp-context-server")
     yield Expected(items=database.count("context_entries"))
     for table in database.columns:
@@ -53,7 +53,7 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
             yield LeftOut(id=str(id), reason="its source is neither user nor agent")
             continue
         embeddings, model = _embeddings(database, vectors, id, text)
-        yield ImportedContext(
+        yield ImportedMemory(
             id=str(id),
             thread=str(thread),
             source=author,

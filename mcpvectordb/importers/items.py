@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
-from mcpvectordb.contexts.context import ContextSource, Image
+from mcpvectordb.memories.memory import Image, MemorySource
 from mcpvectordb.records import Embedded, Metric, Record
 
 Into = Literal["documents", "vectors"]
@@ -62,12 +62,12 @@ class ImportedDocument(Record):
     origin: str = ""
 
 
-class ImportedContext(Record):
-    """A memory or a message of the source; the fields are those of a context and of a document."""
+class ImportedMemory(Record):
+    """A memory or a message of the source; the fields are those of a memory and of a document."""
 
     id: str
     thread: str
-    source: ContextSource
+    source: MemorySource
     text: str
     created_at: str
     updated_at: str = ""
@@ -142,7 +142,7 @@ class Expected(Record):
 
 Item = (
     ImportedDocument
-    | ImportedContext
+    | ImportedMemory
     | ImportedVector
     | FollowedFolder
     | OwnRecord
@@ -154,7 +154,7 @@ Item = (
 
 
 class Imported(Record):
-    """The report of an import; items are counted by shelf: documents, contexts, vectors, libraries.
+    """The report of an import; items are counted by shelf: documents, memories, vectors, libraries.
 
     added, changed, known   items that are new here, that changed in the source since the last
                             import, and that are here already

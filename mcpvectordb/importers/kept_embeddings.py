@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import ModelError
-from mcpvectordb.importers.items import ImportedContext, ImportedDocument
+from mcpvectordb.importers.items import ImportedDocument, ImportedMemory
 from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -45,7 +45,7 @@ class KeptEmbeddings:
         self._file, self._encoder = file, encoder
 
     def keep(
-        self, index: ChunkIndex, owners: Mapping[int, ImportedDocument | ImportedContext]
+        self, index: ChunkIndex, owners: Mapping[int, ImportedDocument | ImportedMemory]
     ) -> Counter[str]:
         """Store what can be kept for these owners; what became of how many, for the report.
 
@@ -72,7 +72,7 @@ class KeptEmbeddings:
                     index.settle(sql, model.key, ((each.passage.id, each.values) for each in some))
         return Counter(outcomes.values())
 
-    def plan(self, items: Iterable[ImportedDocument | ImportedContext]) -> Counter[str]:
+    def plan(self, items: Iterable[ImportedDocument | ImportedMemory]) -> Counter[str]:
         """What would become of the embeddings of items, as far as their dimension says it."""
         with self._file.reading(limited=False) as sql:
             name, dimension = self._encoder.expected_model(sql)
@@ -111,7 +111,7 @@ class KeptEmbeddings:
 
 
 def _offer(
-    item: ImportedDocument | ImportedContext, passage: IndexedChunk, model: ModelRow
+    item: ImportedDocument | ImportedMemory, passage: IndexedChunk, model: ModelRow
 ) -> bytes | str:
     """The embedding that an item has for a passage, or why there is none that could be kept."""
     if not item.embeddings:
@@ -127,7 +127,7 @@ def _offer(
 
 
 def _other_dimension(
-    item: ImportedDocument | ImportedContext, size: int, name: str, dimension: int
+    item: ImportedDocument | ImportedMemory, size: int, name: str, dimension: int
 ) -> str:
     said = f" of {item.model}" if item.model else ""
     return (

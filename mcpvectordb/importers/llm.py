@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from mcpvectordb.contexts.context import Image
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
     Expected,
-    ImportedContext,
     ImportedDocument,
+    ImportedMemory,
     ImportedVector,
     ImportOptions,
     Item,
@@ -25,6 +24,7 @@ from mcpvectordb.importers.items import (
     NotKept,
 )
 from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.memories.memory import Image
 
 _SOURCES = {"user": "user", "system": "user", "assistant": "agent", "tool": "agent"}
 _LEFT = {
@@ -44,7 +44,7 @@ def recognises(source: ImportSource) -> bool:
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """Documents and vectors of collections, or contexts of logged conversations."""
+    """Documents and vectors of collections, or memories of logged conversations."""
     database = source.sqlite(recognises(source), "a database of llm")
     tables = [each for each in ("embeddings", "turns", "responses") if each in database.columns]
     yield Expected(items=sum(map(database.count, tables)))
@@ -96,7 +96,7 @@ def _embeddings(database: ForeignDatabase, options: ImportOptions) -> Iterator[I
 
 
 def _turns(database: ForeignDatabase) -> Iterator[Item]:
-    """A context for each message of each thread; a fork has only what is not in its origin."""
+    """A memory for each message of each thread; a fork has only what is not in its origin."""
     threads = {
         str(id): (str(name or ""), str(origin or ""))
         for id, name, origin in database.rows("threads", "id", "name", "forked_from")
@@ -122,7 +122,7 @@ def _turns(database: ForeignDatabase) -> Iterator[Item]:
             yield from (NotKept(what=what) for what in left)
             if text.strip():
                 role = parents[each][0]
-                yield ImportedContext(
+                yield ImportedMemory(
                     id=f"{thread}/{each}",
                     thread=f"llm-{thread}",
                     source="user" if _SOURCES.get(role) == "user" else "agent",
@@ -187,7 +187,7 @@ def _image(database: ForeignDatabase, id: object) -> Image | None:
 
 
 def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
-    """Two contexts for each response of an older version: the prompt and the answer."""
+    """Two memories for each response of an older version: the prompt and the answer."""
     names = {str(id): str(name or "") for id, name in database.rows("conversations", "id", "name")}
     for id, model, prompt, system, answer, conversation, moment in database.rows(
         "responses", "id", "model", "prompt", "system", "response", "conversation_id",
@@ -200,7 +200,7 @@ def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
         fragments = _prompt_fragments(database, id)
         question = "\n".join([*fragments, prompt if isinstance(prompt, str) else ""])
         if question.strip():
-            yield ImportedContext(
+            yield ImportedMemory(
                 id=f"{id}/prompt",
                 thread=thread,
                 source="user",
@@ -210,7 +210,7 @@ def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
                 created_at=time,
             )
         if isinstance(answer, str) and answer.strip():
-            yield ImportedContext(
+            yield ImportedMemory(
                 id=f"{id}/response",
                 thread=thread,
                 source="agent",

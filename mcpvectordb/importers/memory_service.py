@@ -1,4 +1,4 @@
-"""The database of mcp-memory-service: its memories as contexts, all of them in one thread."""
+"""The database of mcp-memory-service: its memories as memories, all of them in one thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from mcpvectordb.importers import values
 from mcpvectordb.importers.items import (
     Expected,
-    ImportedContext,
+    ImportedMemory,
     ImportOptions,
     Item,
     LeftOut,
@@ -29,7 +29,7 @@ def recognises(source: ImportSource) -> bool:
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """A context for each memory that is not deleted."""
+    """A memory for each memory that is not deleted."""
     database = source.sqlite(recognises(source), "a database of mcp-memory-service")
     yield Expected(items=database.count("memories"))
     if relations := database.count("memory_graph") if "memory_graph" in database.columns else 0:
@@ -46,7 +46,7 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
             continue
         embedding = vectors.get(rowid) if isinstance(rowid, int) else None
         said = {"memory_type": kind, "superseded_by": superseded, "store": _named(store)}
-        yield ImportedContext(
+        yield ImportedMemory(
             id=str(hash),
             thread=THREAD,
             source="agent",

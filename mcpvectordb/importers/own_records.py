@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import PRECISIONS, Config, how_to_allow
-from mcpvectordb.contexts.context import Entry, Image
-from mcpvectordb.contexts.validation import checked_entry, checked_id
 from mcpvectordb.documents.given import Given
 from mcpvectordb.documents.libraries import check_selection, checked_name
 from mcpvectordb.documents.write import PreparedDocument
@@ -19,6 +17,8 @@ from mcpvectordb.index.arrays import MAX_DIMENSION
 from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.ingest.span import Span
+from mcpvectordb.memories.memory import Entry, Image
+from mcpvectordb.memories.validation import checked_entry, checked_id
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Source
 from mcpvectordb.vectors.shelf import MAX_ID, MAX_NAME
@@ -38,8 +38,8 @@ class OwnDocument(NamedTuple):
     embeddings: list[bytes | None]
 
 
-class OwnContext(NamedTuple):
-    """A context to restore."""
+class OwnMemory(NamedTuple):
+    """A memory to restore."""
 
     id: int
     uid: str
@@ -142,8 +142,8 @@ def document(fields: Fields, config: Config) -> OwnDocument:
     return OwnDocument(prepared, said is not None, former, embeddings)
 
 
-def context(fields: Fields, config: Config) -> OwnContext:
-    """A context that can be written as it was; raises InvalidInput or TooLarge."""
+def memory(fields: Fields, config: Config) -> OwnMemory:
+    """A memory that can be written as it was; raises InvalidInput or TooLarge."""
     entry = checked_entry(
         Entry(
             thread=fields.get("thread"),  # type: ignore[arg-type]  # it is checked here
@@ -158,9 +158,7 @@ def context(fields: Fields, config: Config) -> OwnContext:
         config,
     )
     uid = storable(fields.get("uid", ""), "uid")[:_LONGEST_UID]
-    return OwnContext(
-        checked_id(fields.get("id")), uid, entry, *_chunks(fields, entry.text, config)
-    )
+    return OwnMemory(checked_id(fields.get("id")), uid, entry, *_chunks(fields, entry.text, config))
 
 
 def decoded(value: object, name: str) -> bytes:

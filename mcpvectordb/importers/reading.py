@@ -26,7 +26,6 @@ from typing import IO, Any, get_args
 
 from mcpvectordb import importers
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.contexts.context import Image
 from mcpvectordb.errors import (
     Damaged,
     IngestError,
@@ -42,8 +41,8 @@ from mcpvectordb.importers.chroma_hnsw import FILES
 from mcpvectordb.importers.foreign_database import data_bytes
 from mcpvectordb.importers.items import (
     FollowedFolder,
-    ImportedContext,
     ImportedDocument,
+    ImportedMemory,
     ImportedVector,
     ImportOptions,
     Item,
@@ -53,6 +52,7 @@ from mcpvectordb.importers.items import (
 )
 from mcpvectordb.importers.source import Copies, ImportSource
 from mcpvectordb.ingest import sandbox, worker
+from mcpvectordb.memories.memory import Image
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.text import json_text
 
@@ -297,7 +297,7 @@ def pack(item: Item) -> tuple[bytes, bytes]:
     """An item as JSON without what is large in it, and that as bytes."""
     fields, parts = dict(vars(item)), list[bytes]()
     match item:
-        case ImportedDocument() | ImportedContext():
+        case ImportedDocument() | ImportedMemory():
             text = item.text.encode("utf-8", "surrogatepass")
             parts.append(text)
             for passage, values in item.embeddings.items():
@@ -312,7 +312,7 @@ def pack(item: Item) -> tuple[bytes, bytes]:
             del fields["text"]
         case LeftOut() | UnreadPart():
             fields = {name: value[:LONGEST_SAID] for name, value in fields.items()}
-    if isinstance(item, ImportedContext):
+    if isinstance(item, ImportedMemory):
         parts += [each.data for each in item.images]
         fields["images"] = [[each.mime_type, each.metadata] for each in item.images]
     fields = {"item": type(item).__name__, "sizes": list(map(len, parts)), **fields}
@@ -338,7 +338,7 @@ def unpack(head: bytes, body: bytes) -> Item:
         at += size
     parts.reverse()
     rest = parts.pop
-    if kind is ImportedDocument or kind is ImportedContext:
+    if kind is ImportedDocument or kind is ImportedMemory:
         text = rest().decode("utf-8", "surrogatepass")
         fields["text"] = text
         embeddings = {}
@@ -354,7 +354,7 @@ def unpack(head: bytes, body: bytes) -> Item:
             raise TypeError("its fields are no object")
         said = fields["fields"].get("text")
         fields["text"] = said if isinstance(said, str) else ""
-    if kind is ImportedContext:
+    if kind is ImportedMemory:
         fields["images"] = [
             Image(data=rest(), mime_type=_text(mime_type), metadata=said)
             for mime_type, said in fields["images"]

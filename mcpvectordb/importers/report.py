@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 from mcpvectordb.importers.items import (
     Imported,
-    ImportedContext,
     ImportedDocument,
+    ImportedMemory,
     ImportedVector,
 )
 
@@ -21,7 +21,7 @@ MARK = "imported"
 """The metadata key under which an imported item has its mark."""
 
 Outcome = Literal["added", "changed", "known"]
-StoredItem = ImportedDocument | ImportedContext | ImportedVector
+StoredItem = ImportedDocument | ImportedMemory | ImportedVector
 
 ANOTHER = (
     "another item of this name is here already, which was not imported from this source: choose "
@@ -66,7 +66,7 @@ class Marker(NamedTuple):
 
     def mark(self, item: StoredItem) -> ImportMark:
         """The mark of an item as it is in its source now."""
-        updated = item.updated_at or item.created_at if isinstance(item, ImportedContext) else ""
+        updated = item.updated_at or item.created_at if isinstance(item, ImportedMemory) else ""
         return ImportMark(self.kind, item.origin or self.path, item.id, item_hash(item), updated)
 
 

@@ -1,8 +1,8 @@
 """Stores the records of our own export as they were: with their ids, times, chunks and embeddings.
 
 Nothing that is here is changed. A document is known by its id, or by library, source and hash; a
-context by its content, whatever its id; a vector by its name. Those that are new keep their ids;
-only a context whose id is taken gets another one. Everything of a batch is written in one
+memory by its content, whatever its id; a vector by its name. Those that are new keep their ids;
+only a memory whose id is taken gets another one. Everything of a batch is written in one
 transaction, long documents in their own, so that an import that was killed is continued.
 """
 
@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb.config import Config
-from mcpvectordb.contexts.metadata_index import MetadataIndex
-from mcpvectordb.contexts.write import ContextWriter
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
@@ -28,13 +26,15 @@ from mcpvectordb.errors import IngestError, InvalidInput
 from mcpvectordb.importers import own_records
 from mcpvectordb.importers.items import OwnRecord
 from mcpvectordb.importers.kept_embeddings import KEPT
-from mcpvectordb.importers.own_records import OwnContext, OwnDocument, OwnModel
+from mcpvectordb.importers.own_records import OwnDocument, OwnMemory, OwnModel
 from mcpvectordb.importers.report import ImportReport
 from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.ingest.span import Span
+from mcpvectordb.memories.metadata_index import MetadataIndex
+from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors
 
@@ -42,10 +42,10 @@ OTHER_VERSION = "another version of it is here, which stays as it is"
 
 
 class _Bounds(NamedTuple):
-    """The last document and context that were here before the import."""
+    """The last document and memory that were here before the import."""
 
     document: int
-    context: int
+    memory: int
 
 
 class Restore:
@@ -60,13 +60,13 @@ class Restore:
         unpublished: UnpublishedDocuments,
         keys: MetadataIndex,
         document_writer: DocumentWriter,
-        context_writer: ContextWriter,
+        memory_writer: MemoryWriter,
         vectors: Vectors,
         report: ImportReport,
     ) -> None:
         self._file, self._config, self._encoder, self._indexes = file, config, encoder, indexes
         self._unpublished, self._keys, self._vectors = unpublished, keys, vectors
-        self._document_writer, self._context_writer = document_writer, context_writer
+        self._document_writer, self._memory_writer = document_writer, memory_writer
         self._library_versions = LibraryVersions(file, unpublished.versions.history)
         self._report = report
         self._before = _Bounds(0, 0)
@@ -76,7 +76,7 @@ class Restore:
             "header": self._begin,
             "library": self._add_libraries,
             "document": self._add_documents,
-            "context": self._add_contexts,
+            "context": self._add_memories,
             "store": self._add_stores,
             "vector": self._add_vectors,
         }
@@ -124,7 +124,7 @@ class Restore:
             )
 
     def _index_keys(self, settings: object) -> None:
-        """Index the metadata keys of contexts that the exported file indexed, in a new file."""
+        """Index the metadata keys of memories that the exported file indexed, in a new file."""
         names = settings.get("indexed_metadata") if isinstance(settings, Mapping) else None
         with self._file.writing() as sql:
             known = sql.execute("SELECT 1 FROM settings WHERE name = 'indexed_metadata'").fetchone()
@@ -246,35 +246,35 @@ class Restore:
             )
             self._settle(sql, self._indexes[0], row[0], each.prepared.spans, each.embeddings)
 
-    # Contexts.
+    # Memories.
 
-    def _add_contexts(self, records: list[Mapping[str, Any]]) -> None:
-        check = partial(own_records.context, config=self._config)
-        contexts: list[OwnContext] = list(self._checked(records, check))
+    def _add_memories(self, records: list[Mapping[str, Any]]) -> None:
+        check = partial(own_records.memory, config=self._config)
+        memories: list[OwnMemory] = list(self._checked(records, check))
         if self._report.dry_run:
             with self._file.reading(limited=False) as sql:
-                for context in contexts:
-                    known = self._context_here(sql, context)
-                    self._report.count("contexts", "known" if known else "added")
+                for memory in memories:
+                    known = self._memory_here(sql, memory)
+                    self._report.count("memories", "known" if known else "added")
             return
         self._encoder.ensure_model()
         with self._file.writing() as sql:
             self._keys.settle(sql)
-            for context in contexts:
-                id = self._context_here(sql, context)
-                self._report.count("contexts", "known" if id else "added")
+            for memory in memories:
+                id = self._memory_here(sql, memory)
+                self._report.count("memories", "known" if id else "added")
                 if not id:
-                    id = self._context_writer.add_exported(
-                        sql, context.id, context.uid, context.entry, context.spans
+                    id = self._memory_writer.add_exported(
+                        sql, memory.id, memory.uid, memory.entry, memory.spans
                     )
-                self._settle(sql, self._indexes[1], id, context.spans, context.embeddings)
+                self._settle(sql, self._indexes[1], id, memory.spans, memory.embeddings)
 
-    def _context_here(self, sql: apsw.Connection, context: OwnContext) -> int:
-        """The id of the context that is here already; 0 if there is none.
+    def _memory_here(self, sql: apsw.Connection, memory: OwnMemory) -> int:
+        """The id of the memory that is here already; 0 if there is none.
 
         That is the one with its id, if it has the same content, or one from before this import.
         """
-        entry = context.entry
+        entry = memory.entry
         row = sql.execute(
             "SELECT id FROM contexts WHERE thread = ? AND source = ? AND created_at = ? AND "
             "hash = ? AND (id = ? OR id <= ?) ORDER BY id = ? DESC LIMIT 1",
@@ -283,9 +283,9 @@ class Restore:
                 entry.source,
                 entry.created_at,
                 hashlib.sha256(entry.text.encode()).digest(),
-                context.id,
-                self._before.context,
-                context.id,
+                memory.id,
+                self._before.memory,
+                memory.id,
             ),
         ).fetchone()
         return int(row[0]) if row else 0

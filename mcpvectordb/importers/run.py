@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import importers
 from mcpvectordb.config import Config
-from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.metadata_index import MetadataIndex
-from mcpvectordb.contexts.write import ContextWriter
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
@@ -24,8 +21,8 @@ from mcpvectordb.importers.items import (
     Expected,
     FollowedFolder,
     Imported,
-    ImportedContext,
     ImportedDocument,
+    ImportedMemory,
     ImportedVector,
     ImportOptions,
     Item,
@@ -39,12 +36,15 @@ from mcpvectordb.importers.reading import ReadSource
 from mcpvectordb.importers.report import ImportReport, Marker, add
 from mcpvectordb.importers.restore import Restore
 from mcpvectordb.importers.source import Copies, ImportSource
-from mcpvectordb.importers.write_contexts import ContextImport
 from mcpvectordb.importers.write_documents import DocumentImport
+from mcpvectordb.importers.write_memories import MemoryImport
 from mcpvectordb.importers.write_vectors import VectorImport
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.memories.fulltext import MemoryFulltext
+from mcpvectordb.memories.metadata_index import MetadataIndex
+from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors
@@ -58,34 +58,34 @@ BATCH_CHARACTERS = 300_000  # of text and images: bounds the transaction of a ba
 
 
 class ImportTarget(NamedTuple):
-    """The parts of a database that an import writes to; the indexes of documents and contexts."""
+    """The parts of a database that an import writes to; the indexes of documents and memories."""
 
     file: File
     config: Config
     encoder: Encoder
     indexes: tuple[ChunkIndex, ChunkIndex]
     unpublished: UnpublishedDocuments
-    fulltext: ContextFulltext
+    fulltext: MemoryFulltext
     keys: MetadataIndex
     documents: Documents
     vectors: Vectors
 
     def writers(self, report: ImportReport, marker: Marker) -> dict[type, Writer]:
         """The function that stores a batch of items, by their class."""
-        documents, contexts = self.indexes
+        documents, memories = self.indexes
         kept = KeptEmbeddings(self.file, self.encoder)
         document_writer = DocumentWriter(
             self.file, self.encoder, documents, self.unpublished, self.config.max_chunks
         )
-        context_writer = ContextWriter(
-            self.encoder, contexts, self.fulltext, self.keys, self.unpublished.versions.history
+        memory_writer = MemoryWriter(
+            self.encoder, memories, self.fulltext, self.keys, self.unpublished.versions.history
         )
         return {
             ImportedDocument: DocumentImport(
                 self.file, self.config, document_writer, documents, kept, marker, report
             ).write,
-            ImportedContext: ContextImport(
-                self.file, self.config, context_writer, self.keys, contexts, kept, marker, report
+            ImportedMemory: MemoryImport(
+                self.file, self.config, memory_writer, self.keys, memories, kept, marker, report
             ).write,
             ImportedVector: VectorImport(self.vectors, marker, report).write,
             OwnRecord: Restore(
@@ -96,7 +96,7 @@ class ImportTarget(NamedTuple):
                 self.unpublished,
                 self.keys,
                 document_writer,
-                context_writer,
+                memory_writer,
                 self.vectors,
                 report,
             ).write,
@@ -115,7 +115,7 @@ class ImportRun:
     ) -> None:
         self._report, self._writers, self._shelf = report, writers, shelf
         self._progress = progress
-        self._waiting: list[ImportedDocument | ImportedContext | ImportedVector | OwnRecord] = []
+        self._waiting: list[ImportedDocument | ImportedMemory | ImportedVector | OwnRecord] = []
         self._characters, self._total = 0, 0
         self._named: list[FollowedFolder] = []
 
@@ -147,7 +147,7 @@ class ImportRun:
             self._progress(Progress(step="import", done=done, total=max(done, self._total) or None))
 
     def _collect(
-        self, item: ImportedDocument | ImportedContext | ImportedVector | OwnRecord
+        self, item: ImportedDocument | ImportedMemory | ImportedVector | OwnRecord
     ) -> None:
         self._waiting.append(item)
         self._characters += len(getattr(item, "text", ""))

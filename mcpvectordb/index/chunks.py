@@ -20,8 +20,8 @@ from mcpvectordb.index import arrays, changes, models, new_chunks
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
-from mcpvectordb.index.memory import Memory
 from mcpvectordb.index.new_chunks import NewChunks
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.ingest.span import Span
@@ -50,7 +50,7 @@ class ChunkIndex:
         title: str,
         *,
         words: bool = True,
-        memory: Memory | None = None,
+        memory: ResidentEntries | None = None,
         filtered: ColumnSource = NOWHERE,
         unpublished: str = "",
         tuning: Tuning = DEFAULT,

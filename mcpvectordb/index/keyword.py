@@ -1,7 +1,7 @@
 """Keyword search over chunks: BM25 by FTS5, or by postings that a process keeps in memory.
 
 Both give the same ids, scores and order for the same query: every term counts, and every row that
-has one is scored. Which of the two is used is a matter of cost only (`Memory.worth_loading`).
+has one is scored. Which of the two is used is a matter of cost only (`worth_loading`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import apsw
 
 from mcpvectordb.index import Allowed, Ranked
-from mcpvectordb.index.memory import Memory, snapshot
 from mcpvectordb.index.postings import Postings
+from mcpvectordb.index.resident import ResidentEntries, snapshot
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage import fts5
 from mcpvectordb.storage.file import File
@@ -49,11 +49,15 @@ class KeywordIndex:
     """The FTS5 table `words` of the rows of `chunks`; works inside the caller's transaction."""
 
     def __init__(
-        self, words: str, chunks: str, memory: Memory | None = None, tuning: Tuning = DEFAULT
+        self,
+        words: str,
+        chunks: str,
+        memory: ResidentEntries | None = None,
+        tuning: Tuning = DEFAULT,
     ) -> None:
         self._words, self._chunks, self._tuning = words, chunks, tuning
         self._bm25 = f"bm25({words}, {TITLE_WEIGHT})"
-        self._memory = memory or Memory(0)
+        self._memory = memory or ResidentEntries(0)
         self._postings = Postings(words, TITLE_WEIGHT, self._memory)
 
     def match(

@@ -15,7 +15,7 @@ import apsw
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import Ranked, changes
-from mcpvectordb.index.memory import Memory, snapshot
+from mcpvectordb.index.resident import ResidentEntries, snapshot
 from mcpvectordb.storage import deadline, fts5
 from mcpvectordb.text.bm25 import K1, B, full_score, idf
 from mcpvectordb.text.query import Query
@@ -125,7 +125,7 @@ class TermPostings:
 class Postings:
     """The postings of one FTS5 table; an occurrence in the column `title` counts `title_weight`."""
 
-    def __init__(self, table: str, title_weight: int, memory: Memory) -> None:
+    def __init__(self, table: str, title_weight: int, memory: ResidentEntries) -> None:
         self._table, self._title_weight, self._memory = table, title_weight, memory
         self._tokens: dict[str, str | None] = {}
 
@@ -149,7 +149,7 @@ class Postings:
                 known = self._keep(rows, token, None, found, memory)
             return known.size
 
-    def _seen_rows(self, sql: apsw.Connection) -> tuple[Rows, Memory]:
+    def _seen_rows(self, sql: apsw.Connection) -> tuple[Rows, ResidentEntries]:
         """The rows that this transaction sees, and where to keep what it reads.
 
         A transaction that began before the rows in memory were read sees other rows: it reads its
@@ -157,10 +157,12 @@ class Postings:
         """
         now, rows = snapshot(sql), self._memory.get(self._table, ROWS)
         kept = rows is None or rows.seq <= now.seq
-        memory = self._memory if kept else Memory(0)
+        memory = self._memory if kept else ResidentEntries(0)
         return self._current(sql, rows if kept else None, now.seq, memory), memory
 
-    def _current(self, sql: apsw.Connection, rows: Rows | None, seq: int, memory: Memory) -> Rows:
+    def _current(
+        self, sql: apsw.Connection, rows: Rows | None, seq: int, memory: ResidentEntries
+    ) -> Rows:
         """The rows as of change `seq`: those in memory, brought up to date, or all read again.
 
         Equal numbers mean equal data. If the log no longer reaches back to `rows.seq`, or the table
@@ -179,7 +181,7 @@ class Postings:
         return current
 
     def _term(
-        self, sql: apsw.Connection, rows: Rows, expression: str, memory: Memory
+        self, sql: apsw.Connection, rows: Rows, expression: str, memory: ResidentEntries
     ) -> TermPostings:
         """The postings of a term: those in memory, and those of rows that were added since.
 
@@ -208,7 +210,12 @@ class Postings:
         return self._tokens[expression]
 
     def _keep(
-        self, rows: Rows, key: str, known: TermPostings | None, found: fts5.Counts, memory: Memory
+        self,
+        rows: Rows,
+        key: str,
+        known: TermPostings | None,
+        found: fts5.Counts,
+        memory: ResidentEntries,
     ) -> TermPostings:
         """Make postings of what was found and of those known before, and keep them in memory."""
         import numpy as np

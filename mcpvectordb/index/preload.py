@@ -1,7 +1,7 @@
 """Reading ahead: what the first questions of a process would have to read, a thread reads before.
 
 That is the codes of the embeddings and the postings of the commonest words, which are kept as what
-any question reads is kept (`index.memory`). A question that comes meanwhile is answered as without
+any question reads is kept (`index.resident`). A question meanwhile is answered as without
 it.
 """
 

@@ -24,7 +24,7 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, changes, metrics
 from mcpvectordb.index.codes import CodedRows, Codes, centre, encode
 from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
-from mcpvectordb.index.memory import Memory, snapshot
+from mcpvectordb.index.resident import ResidentEntries, snapshot
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage import vec0
 
@@ -116,14 +116,14 @@ class VectorIndex:
         table: str,
         id: str,
         group: str,
-        memory: Memory | None = None,
+        memory: ResidentEntries | None = None,
         source: ColumnSource = NOWHERE,
         tuning: Tuning = DEFAULT,
         uncoded: int | None = None,
     ) -> None:
         self._uncoded = uncoded
         self._prefix, self._table, self._id, self._group = f"{prefix}_meaning_", table, id, group
-        self._memory, self._source, self._tuning = memory or Memory(0), source, tuning
+        self._memory, self._source, self._tuning = memory or ResidentEntries(0), source, tuning
 
     # Writing.
 
@@ -351,7 +351,7 @@ class VectorIndex:
         with self._memory.loading(table):
             resident: _ResidentCodes | None = self._memory.get(table, CODES)
             fits = now.committed and (resident is None or resident.seq <= now.seq)
-            memory, resident = (self._memory, resident) if fits else (Memory(0), None)
+            memory, resident = (self._memory, resident) if fits else (ResidentEntries(0), None)
             if resident is None and not self._pays(sql, group, dimension, allowed):
                 return None
             try:

@@ -1,1 +1,1 @@
-"""Documents and contexts together: one ranking, lines by pattern, quotations, similar texts."""
+"""Documents and memories together: one ranking, lines by pattern, quotations, similar texts."""

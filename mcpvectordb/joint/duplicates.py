@@ -38,14 +38,14 @@ def find(
     model: ModelRow | None,
     min_cosine: float,
     documents: ChunkIndex,
-    contexts: ChunkIndex,
+    memories: ChunkIndex,
 ) -> list[Duplicates]:
     """The groups of passages that are embedded by a model of the file, the largest first."""
     import numpy as np
 
     if model is None:
         return []
-    vectors = UnitVectors(sql, model, documents, contexts)
+    vectors = UnitVectors(sql, model, documents, memories)
     blocks = list(vectors.blocks())
     if not any(len(block.ids) for block in blocks):
         return []
@@ -62,15 +62,15 @@ def find(
     for members in (
         np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else ()
     ):
-        of_context = np.array([vectors.names[group][0] == "contexts" for group in groups[members]])
+        of_memory = np.array([vectors.names[group][0] == "memories" for group in groups[members]])
         made = Duplicates(
-            chunks=tuple(ids[members[~of_context]].tolist()),
-            contexts=tuple(sorted({*ids[members[of_context]].tolist()})),
+            chunks=tuple(ids[members[~of_memory]].tolist()),
+            memories=tuple(sorted({*ids[members[of_memory]].tolist()})),
             cosine=min(1.0, float(lowest[labels[members[0]]])),
         )
-        if len(made) > 1:  # and not two passages of one context
+        if len(made) > 1:  # and not two passages of one memory
             found.append(made)
-    return sorted(found, key=lambda each: (-len(each), each.chunks, each.contexts))
+    return sorted(found, key=lambda each: (-len(each), each.chunks, each.memories))
 
 
 def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:

@@ -9,13 +9,13 @@ from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
 from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
-    from mcpvectordb.contexts.fulltext import ContextFulltext
-    from mcpvectordb.contexts.metadata_index import MetadataIndex
+    from mcpvectordb.memories.fulltext import MemoryFulltext
+    from mcpvectordb.memories.metadata_index import MetadataIndex
     from mcpvectordb.vectors.store import VectorStore
 
 
@@ -23,7 +23,7 @@ class FileParts:
     """What a database over a file is made of."""
 
     def __init__(
-        self, path: str | os.PathLike[str], config: Config, memory: Memory, tuning: Tuning
+        self, path: str | os.PathLike[str], config: Config, memory: ResidentEntries, tuning: Tuning
     ) -> None:
         self.file = File(
             path,
@@ -45,15 +45,15 @@ class FileParts:
             ChunkIndex("context", "''", words=False, memory=memory, tuning=tuning),
         )
 
-    def fulltext(self) -> ContextFulltext:
-        """The words of contexts."""
-        from mcpvectordb.contexts.fulltext import ContextFulltext
+    def fulltext(self) -> MemoryFulltext:
+        """The words of memories."""
+        from mcpvectordb.memories.fulltext import MemoryFulltext
 
-        return ContextFulltext(self.indexes[1])
+        return MemoryFulltext(self.indexes[1])
 
     def metadata_index(self, names: str) -> MetadataIndex:
-        """The indexed metadata keys of contexts."""
-        from mcpvectordb.contexts.metadata_index import MetadataIndex
+        """The indexed metadata keys of memories."""
+        from mcpvectordb.memories.metadata_index import MetadataIndex
 
         return MetadataIndex(names)
 

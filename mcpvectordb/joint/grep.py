@@ -1,4 +1,4 @@
-"""Lines that match a pattern, in the texts of documents and contexts; see `Database.grep`.
+"""Lines that match a pattern, in the texts of documents and memories; see `Database.grep`.
 
 RE2 takes time linear in the text whatever the pattern, and refuses patterns that it cannot promise
 this for. But a byte can cost as much as the pattern's program is long (where its DFA has too many

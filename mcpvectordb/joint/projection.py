@@ -27,12 +27,12 @@ SAMPLE = 20_000
 
 
 def project(
-    sql: apsw.Connection, model: ModelRow | None, documents: ChunkIndex, contexts: ChunkIndex
+    sql: apsw.Connection, model: ModelRow | None, documents: ChunkIndex, memories: ChunkIndex
 ) -> Projection:
     """The projection of all passages that are embedded by a model of the file."""
     if model is None:
         return _made([], (), (0.0, 0.0), 0)
-    vectors = UnitVectors(sql, model, documents, contexts)
+    vectors = UnitVectors(sql, model, documents, memories)
     step = max(1, -(-vectors.passages // SAMPLE))
     sample = _sample(vectors.blocks(), step, model.dimension)
     mean, axes, explained = principal_axes(sample)

@@ -1,4 +1,4 @@
-"""Where a quotation stands in documents and contexts; see `Database.verify`.
+"""Where a quotation stands in documents and memories; see `Database.verify`.
 
 The text in which it is said to stand is read first. Then all texts are looked through: once for the
 quotation as it is, and, if none has it, once more for other spacing.

@@ -1,9 +1,9 @@
-"""Rankings of documents and contexts made one. Pure.
+"""Rankings of documents and memories made one. Pure.
 
 Two rankings are merged by relevance, the probability that a judge would call a hit relevant: it has
-the same meaning for passages of documents and for contexts, while their scores do not compare. Each
+the same meaning for passages of documents and for memories, while their scores do not compare. Each
 ranking keeps its own order. Where the relevance of any hit is unknown (a model or a script without
-calibration, contexts that were searched by words only), the rankings alternate, the first one
+calibration, memories that were searched by words only), the rankings alternate, the first one
 first.
 """
 
@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from mcpvectordb.contexts.context import Context
+from mcpvectordb.memories.memory import Memory
 from mcpvectordb.records import Chunk, Hit
 from mcpvectordb.search import fusion
 
 RRF_K = 60  # the constant of reciprocal rank fusion, as in its paper
 FIRST_WEIGHT = 2.0  # of the first of several searches; the others count 1
 
-Found = Hit[Chunk | Context]
+Found = Hit[Chunk | Memory]
 
 
 def key(hit: Found) -> int:
-    """The number of a hit among those of both shelves: even for documents, odd for contexts."""
-    return 2 * hit.item.id + isinstance(hit.item, Context)
+    """The number of a hit among those of both shelves: even for documents, odd for memories."""
+    return 2 * hit.item.id + isinstance(hit.item, Memory)
 
 
 def merge(first: Sequence[Found], second: Sequence[Found]) -> list[Found]:
@@ -77,7 +77,7 @@ def fuse(rankings: Sequence[Sequence[Found]]) -> list[Found]:
 
 
 def grouped(hits: Sequence[Found]) -> list[Found]:
-    """The hits with the best passage of each document, and all contexts, before the others."""
+    """The hits with the best passage of each document, and all memories, before the others."""
     first: dict[object, Found] = {}
     for hit in hits:
         owner = hit.item.document.id if isinstance(hit.item, Chunk) else key(hit)

@@ -1,11 +1,11 @@
-"""What is found in documents and contexts together: frozen and keyword-only, as in `records`."""
+"""What is found in documents and memories together: frozen and keyword-only, as in `records`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mcpvectordb.contexts.context import Context
+from mcpvectordb.memories.memory import Memory
 from mcpvectordb.records import Document, Record
 
 if TYPE_CHECKING:
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class LineMatch(Record):
-    """A line that matches a pattern: its number and text, and the document or context it is of."""
+    """A line that matches a pattern: its number and text, and the document or memory it is of."""
 
-    item: Document | Context
+    item: Document | Memory
     line: int
     text: str
 
@@ -55,7 +55,7 @@ class Quotation(Record):
                   anywhere; spacing: there, with other spacing, hyphens or quotation marks;
                   elsewhere: not there, but in this text or at these lines; absent: nowhere
     exact         whether it stands character by character at the place that is given
-    item          the document or context that has it; the one that was named if it is absent
+    item          the document or memory that has it; the one that was named if it is absent
     start, end    its offsets in that text, in characters
     text          what stands there
     text_sha256   the SHA-256 of that whole text in UTF-8, as it was read for this; `Document.hash`
@@ -66,7 +66,7 @@ class Quotation(Record):
 
     status: Literal["exact", "spacing", "elsewhere", "absent"]
     exact: bool = False
-    item: Document | Context | None = None
+    item: Document | Memory | None = None
     start: int = 0
     end: int = 0
     first_line: int = 0
@@ -81,10 +81,10 @@ class Quotation(Record):
 class Projection(Record):
     """All embedded passages in the plane: arrays with one value for each of them.
 
-    ids          `Chunk.id` of a passage of a document, `Context.id` of a passage of a context
+    ids          `Chunk.id` of a passage of a document, `Memory.id` of a passage of a memory
     x, y         its place by the first two principal components
     groups       the number of its group in `names`
-    names        ("documents", library) for each library, then ("contexts", "") if there are any
+    names        ("documents", library) for each library, then ("memories", "") if there are any
     explained    the shares of the variance that both components have
     pending      how many passages have no embedding yet and so no place
     """
@@ -93,7 +93,7 @@ class Projection(Record):
     x: NDArray[np.float32]
     y: NDArray[np.float32]
     groups: NDArray[np.uint16]
-    names: tuple[tuple[Literal["documents", "contexts"], str], ...]
+    names: tuple[tuple[Literal["documents", "memories"], str], ...]
     explained: tuple[float, float]
     pending: int
 
@@ -107,14 +107,14 @@ class Projection(Record):
 
 
 class Duplicates(Record):
-    """Passages that say nearly the same: ids of passages of documents, and of contexts.
+    """Passages that say nearly the same: ids of passages of documents, and of memories.
 
     `cosine` is the lowest of those by which they were found to belong together.
     """
 
     chunks: tuple[int, ...]
-    contexts: tuple[int, ...]
+    memories: tuple[int, ...]
     cosine: float
 
     def __len__(self) -> int:
-        return len(self.chunks) + len(self.contexts)
+        return len(self.chunks) + len(self.memories)

@@ -1,4 +1,4 @@
-"""Search documents and contexts together; see `Database.search`."""
+"""Search documents and memories together; see `Database.search`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mcpvectordb import dates, filters
-from mcpvectordb.contexts.context import Context
-from mcpvectordb.contexts.rows import FIELDS as CONTEXT_FIELDS
 from mcpvectordb.documents.rows import CHUNK_FIELDS as DOCUMENT_FIELDS
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.joint import ranking
 from mcpvectordb.joint.ranking import Found
+from mcpvectordb.memories.memory import Memory
+from mcpvectordb.memories.rows import FIELDS as MEMORY_FIELDS
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Backlog, Chunk, Condition, Mode, Results
 from mcpvectordb.search import relevance
@@ -21,10 +21,10 @@ from mcpvectordb.search.hybrid import checked_window
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
-    from mcpvectordb.contexts.shelf import Contexts
+    from mcpvectordb.memories.shelf import Memories
 
-Kind = Literal["documents", "contexts"]
-KINDS: tuple[Kind, ...] = ("documents", "contexts")
+Kind = Literal["documents", "memories"]
+KINDS: tuple[Kind, ...] = ("documents", "memories")
 MODES: Mapping[str, Mode] = {"words": "text", "meaning": "vector", "text": "hybrid"}
 MAX_SEARCHES = 8  # in one question: each costs as much as a question of its own
 DEPTH = 30  # hits of each of several searches that are fused at least
@@ -107,8 +107,8 @@ class JointFilter(NamedTuple):
         return (*self.where, *self._period("date"))
 
     @property
-    def of_contexts(self) -> tuple[Condition, ...]:
-        """The conditions on contexts."""
+    def of_memories(self) -> tuple[Condition, ...]:
+        """The conditions on memories."""
         return (*self.where, *self._period("created_at"))
 
     def _period(self, field: str) -> list[Condition]:
@@ -120,12 +120,12 @@ EVERYTHING = JointFilter(KINDS, None, None, None, (), None, None)
 
 
 class JointSearch:
-    """Searches both shelves; `contexts` is called only if there are any: it loads their shelf."""
+    """Searches both shelves; `memories` is called only if there are any: it loads their shelf."""
 
-    def __init__(self, file: File, documents: Documents, contexts: Callable[[], Contexts]) -> None:
-        self._file, self._documents, self._contexts = file, documents, contexts
+    def __init__(self, file: File, documents: Documents, memories: Callable[[], Memories]) -> None:
+        self._file, self._documents, self._memories = file, documents, memories
 
-    def search(self, question: JointQuery, which: JointFilter) -> Results[Chunk | Context]:
+    def search(self, question: JointQuery, which: JointFilter) -> Results[Chunk | Memory]:
         """The best of both shelves, in one ranking."""
         answers = [self._answers(mode, text, question, which) for mode, text in question.searches]
         fused = ranking.fuse(
@@ -157,19 +157,19 @@ class JointSearch:
                 group=question.group,
                 newer=question.newer,
             )
-        if which.kinds == ("contexts",) or ("contexts" in which.kinds and self._has_contexts()):
-            found["contexts"] = self._contexts().search(
+        if which.kinds == ("memories",) or ("memories" in which.kinds and self._has_memories()):
+            found["memories"] = self._memories().search(
                 text,
                 mode=mode,
                 limit=question.depth,
                 newer=question.newer,
                 thread=which.thread,
                 tags=which.tags,
-                where=which.of_contexts,
+                where=which.of_memories,
             )
         return found
 
-    def _has_contexts(self) -> bool:
+    def _has_memories(self) -> bool:
         with self._file.reading() as sql:
             return bool(sql.execute("SELECT EXISTS (SELECT 1 FROM contexts)").get)
 
@@ -206,12 +206,12 @@ def _left_out(
         for each in conditions
     } - {"metadata"}
     documents = [each for each, given in (("thread", thread), ("tags", tags)) if given is not None]
-    documents += sorted(named & CONTEXT_FIELDS.keys() - DOCUMENT_FIELDS.keys())
-    contexts = [] if library is None else ["library"]
-    contexts += sorted(named & DOCUMENT_FIELDS.keys() - CONTEXT_FIELDS.keys())
+    documents += sorted(named & MEMORY_FIELDS.keys() - DOCUMENT_FIELDS.keys())
+    memories = [] if library is None else ["library"]
+    memories += sorted(named & DOCUMENT_FIELDS.keys() - MEMORY_FIELDS.keys())
     if kind is not None:
-        (contexts if kind == "documents" else documents).append(f"kind {kind}")
-    return {"documents": documents, "contexts": contexts}
+        (memories if kind == "documents" else documents).append(f"kind {kind}")
+    return {"documents": documents, "memories": memories}
 
 
 def _check_period(since: str | None, until: str | None) -> None:
@@ -226,7 +226,7 @@ def _results(
     ranked: Sequence[Found],
     answers: Sequence[Mapping[Kind, Results[Any]]],
     least: float,
-) -> Results[Chunk | Context]:
+) -> Results[Chunk | Memory]:
     """A page of a ranking, with what the searches that it is made of say about themselves."""
     found = [each for answer in answers for each in answer.values()]
     return Results(

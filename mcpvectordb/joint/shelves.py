@@ -1,4 +1,4 @@
-"""Documents and contexts asked together: methods of `Database`."""
+"""Documents and memories asked together: methods of `Database`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from mcpvectordb.search.hybrid import checked_window
 if TYPE_CHECKING:
     import apsw
 
-    from mcpvectordb.contexts.context import Context
-    from mcpvectordb.contexts.shelf import Contexts
     from mcpvectordb.documents.shelf import Documents
     from mcpvectordb.filters import Where
     from mcpvectordb.index.chunks import ChunkIndex
@@ -23,12 +21,14 @@ if TYPE_CHECKING:
     from mcpvectordb.joint.records import Duplicates, LineMatches, Projection, Quotation
     from mcpvectordb.joint.search import Kind, Query
     from mcpvectordb.joint.texts import StoredTexts
+    from mcpvectordb.memories.memory import Memory
+    from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.records import Chunk, Place, Results
     from mcpvectordb.storage.file import File
 
 
 class JointShelves(ABC):
-    """The methods of a database that search its documents and contexts together.
+    """The methods of a database that search its documents and memories together.
 
     Their modules are loaded on first use: many processes need neither.
     """
@@ -40,8 +40,8 @@ class JointShelves(ABC):
 
     @property
     @abstractmethod
-    def contexts(self) -> Contexts:
-        """The contexts shelf."""
+    def memories(self) -> Memories:
+        """The memories shelf."""
 
     def search(
         self,
@@ -59,17 +59,17 @@ class JointShelves(ABC):
         min_relevance: float = 0.0,
         group: bool = False,
         newer: str | None = None,
-    ) -> Results[Chunk | Context]:
-        """The passages of documents and the contexts that answer a query best, in one ranking.
+    ) -> Results[Chunk | Memory]:
+        """The passages of documents and the memories that answer a query best, in one ranking.
 
         `query` is a text, or a list of searches by `words`, by `meaning` or by both (`text`), whose
         rankings are fused by reciprocal ranks, the first counting double: [{"words": "E-4021"},
         {"meaning": "the pump does not start"}].
 
-        `kind` ("documents" or "contexts") asks for one kind. A `library` has documents only, a
-        `thread` and `tags` contexts only, and so does a `where` that names a field of one kind.
+        `kind` ("documents" or "memories") asks for one kind. A `library` has documents only, a
+        `thread` and `tags` memories only, and so does a `where` that names a field of one kind.
         `since` and `until` are dates (2025-11-29, 2025-11), ages (7d), today or yesterday: for a
-        context the time at which it was stored, for a document that of its file or else of its
+        memory the time at which it was stored, for a document that of its file or else of its
         ingest (the field `date`).
 
         Both kinds are ranked together by `relevance`, each in its own order. Where that is not
@@ -89,7 +89,7 @@ class JointShelves(ABC):
             since=since,
             until=until,
         )
-        return JointSearch(self._file, self.documents, lambda: self.contexts).search(
+        return JointSearch(self._file, self.documents, lambda: self.memories).search(
             question, which
         )
 
@@ -104,7 +104,7 @@ class JointShelves(ABC):
         thread: str | None = None,
         limit: int = 50,
     ) -> LineMatches:
-        """The lines of documents and contexts that match a regular expression, or have a literal.
+        """The lines of documents and memories that match a regular expression, or have a literal.
 
         The expression is one of RE2, which takes time linear in the text: no look-around and no
         back-references, and no pattern of more than 30,000 of its instructions. What cannot be
@@ -124,13 +124,13 @@ class JointShelves(ABC):
         quotation: str,
         *,
         document: str | None = None,
-        context: int | None = None,
+        memory: int | None = None,
         line: int | None = None,
         page: int | None = None,
     ) -> Quotation:
         """Whether a quotation stands in a stored text, and where: in all that is stored.
 
-        `document` (a name as for `documents.lookup`, also with a line) or `context` says where it
+        `document` (a name as for `documents.lookup`, also with a line) or `memory` says where it
         should stand, `line` or `page` at which place of it. Spacing, hyphens and the forms of
         quotation marks may differ, words may not; see `Quotation.status`.
         """
@@ -138,19 +138,19 @@ class JointShelves(ABC):
 
         text = checked(quotation)
         with self._file.reading() as sql:
-            stated = self._stated(sql, document, context, line, page)
+            stated = self._stated(sql, document, memory, line, page)
             return QuotationSearch(sql, self._texts(), text).verify(stated)
 
     def similar(
         self,
         *,
         document: str | None = None,
-        context: int | None = None,
+        memory: int | None = None,
         chunk: int | None = None,
         kind: Kind | None = None,
         limit: int = 5,
-    ) -> Results[Chunk | Context]:
-        """The documents and contexts most similar to a stored one, by their embeddings.
+    ) -> Results[Chunk | Memory]:
+        """The documents and memories most similar to a stored one, by their embeddings.
 
         `document` is a name as for `documents.lookup`. The score is the cosine between the best
         passage of each and the mean of the passages of the one that is given. With a `chunk`
@@ -164,17 +164,17 @@ class JointShelves(ABC):
         wanted = JointFilter.checked(kind).kinds
         with self._file.reading() as sql:
             model = models.active(sql)
-            if chunk is not None and document is None and context is None:
+            if chunk is not None and document is None and memory is None:
                 if model is None or not self.documents.chunks_by_ids([chunk]):
                     raise NotFound(f"no passage has the id {chunk}")
                 similar = SimilarTexts(sql, model, *self._indexes)
                 return similar.to_chunk(chunk, wanted, limit)
-            place = self._named(document, context)
-            given = self._texts().one(sql, place, context)
+            place = self._named(document, memory)
+            given = self._texts().one(sql, place, memory)
             if model is None:
                 raise AssertionError  # a stored text has chunks, and these a model
             return SimilarTexts(sql, model, *self._indexes).similar(
-                "documents" if given.is_document else "contexts", given.key, wanted, limit
+                "documents" if given.is_document else "memories", given.key, wanted, limit
             )
 
     def highlights(self, text: str, query: str) -> list[tuple[int, int]]:
@@ -217,9 +217,9 @@ class JointShelves(ABC):
 
         return StoredTexts(*self._indexes)
 
-    def _named(self, document: str | None, context: int | None) -> Place | None:
-        """The place of a document by its name; None for a context. One of both must be given."""
-        if (document is None) == (context is None):
+    def _named(self, document: str | None, memory: int | None) -> Place | None:
+        """The place of a document by its name; None for a memory. One of both must be given."""
+        if (document is None) == (memory is None):
             raise InvalidInput("say which one: either a document or a context")
         return None if document is None else self.documents.lookup(document)
 
@@ -227,19 +227,19 @@ class JointShelves(ABC):
         self,
         sql: apsw.Connection,
         document: str | None,
-        context: int | None,
+        memory: int | None,
         line: int | None,
         page: int | None,
     ) -> StatedPlace | None:
         """Where a quotation is said to stand, as offsets of a text; None if nothing is said."""
         from mcpvectordb.joint.quotations import StatedPlace, line_offsets
 
-        if document is None and context is None:
+        if document is None and memory is None:
             if line is not None or page is not None:
                 raise InvalidInput("a line or a page needs the document that it is of")
             return None
-        place = self._named(document, context)
-        text = self._texts().one(sql, place, context)
+        place = self._named(document, memory)
+        text = self._texts().one(sql, place, memory)
         first, count = line, 1
         if place is not None and place.line is not None and line is None:
             first, count = place.line, place.lines or 1

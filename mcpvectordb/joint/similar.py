@@ -8,13 +8,13 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb.contexts import rows as context_rows
-from mcpvectordb.contexts.context import Context
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.joint.search import Kind
+from mcpvectordb.memories import rows as memory_rows
+from mcpvectordb.memories.memory import Memory
 from mcpvectordb.records import Chunk, Hit, Results, Scores
 
 MOST_CHUNKS = 1_000  # of the text that others are compared with
@@ -26,14 +26,14 @@ class SimilarTexts:
     """Ranks both shelves by the cosine to the mean direction of one text's chunks."""
 
     def __init__(
-        self, sql: apsw.Connection, model: ModelRow, documents: ChunkIndex, contexts: ChunkIndex
+        self, sql: apsw.Connection, model: ModelRow, documents: ChunkIndex, memories: ChunkIndex
     ) -> None:
         self._sql, self._model = sql, model
-        self._indexes: dict[Kind, ChunkIndex] = {"documents": documents, "contexts": contexts}
+        self._indexes: dict[Kind, ChunkIndex] = {"documents": documents, "memories": memories}
 
     def similar(
         self, kind: Kind, owner: int, wanted: tuple[Kind, ...], limit: int
-    ) -> Results[Chunk | Context]:
+    ) -> Results[Chunk | Memory]:
         """The items most similar to that of `owner`, without itself, each by its best chunk."""
         index = self._indexes[kind]
         ids = [
@@ -57,10 +57,8 @@ class SimilarTexts:
             limit,
         )
 
-    def to_chunk(
-        self, chunk: int, wanted: tuple[Kind, ...], limit: int
-    ) -> Results[Chunk | Context]:
-        """The passages of documents, and the contexts, most similar to one passage."""
+    def to_chunk(self, chunk: int, wanted: tuple[Kind, ...], limit: int) -> Results[Chunk | Memory]:
+        """The passages of documents, and the memories, most similar to one passage."""
         direction = self._direction(self._indexes["documents"], [chunk])
         if direction is None:
             return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
@@ -76,31 +74,31 @@ class SimilarTexts:
                 (cosine, "documents", id, id)
                 for id, cosine in nearest(self._sql, self._model.key, direction, others, limit)
             ]
-        if "contexts" in wanted:
+        if "memories" in wanted:
             ranked += [
-                (cosine, "contexts", id, found)
-                for found, (id, cosine) in self._nearest("contexts", direction, 0, limit).items()
+                (cosine, "memories", id, found)
+                for found, (id, cosine) in self._nearest("memories", direction, 0, limit).items()
             ]
         return self._results(ranked, limit)
 
     def _results(
         self, ranked: list[tuple[float, Kind, int, int]], limit: int
-    ) -> Results[Chunk | Context]:
+    ) -> Results[Chunk | Memory]:
         """The hits for (cosine, kind, chunk, owner), best first."""
         best = sorted(ranked, key=lambda row: (-row[0], row[1], row[2]))[:limit]
         chunks = document_rows.chunks(
             self._sql, self._indexes["documents"], [row[2] for row in best if row[1] == "documents"]
         )
-        contexts = context_rows.by_ids(
+        memories = memory_rows.by_ids(
             self._sql,
-            self._indexes["contexts"],
-            [row[3] for row in best if row[1] == "contexts"],
+            self._indexes["memories"],
+            [row[3] for row in best if row[1] == "memories"],
             images=False,
         )
         return Results(
             hits=tuple(
                 Hit(
-                    item=chunks[chunk] if each == "documents" else contexts[found],
+                    item=chunks[chunk] if each == "documents" else memories[found],
                     score=min(1.0, max(0.0, cosine)),
                     scores=Scores(vector=cosine, vector_rank=rank),
                 )

@@ -1,4 +1,4 @@
-"""All embeddings of documents and contexts, scaled to length 1, for what compares all of them."""
+"""All embeddings of documents and memories, scaled to length 1, for what compares all of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Name = tuple[Literal["documents", "contexts"], str]
+Name = tuple[Literal["documents", "memories"], str]
 
 
 class UnitRows(NamedTuple):
-    """Some rows, and of each the id of its passage, or of its context, and its group."""
+    """Some rows, and of each the id of its passage, or of its memory, and its group."""
 
     ids: NDArray[np.int64]
     groups: NDArray[np.uint16]
@@ -28,13 +28,13 @@ class UnitRows(NamedTuple):
 class UnitVectors:
     """The embeddings of both shelves by a model; `names` are those of the groups.
 
-    A group is a library, or all contexts. Passages of unpublished documents are left out.
+    A group is a library, or all memories. Passages of unpublished documents are left out.
     """
 
     def __init__(
-        self, sql: apsw.Connection, model: ModelRow, documents: ChunkIndex, contexts: ChunkIndex
+        self, sql: apsw.Connection, model: ModelRow, documents: ChunkIndex, memories: ChunkIndex
     ) -> None:
-        self._sql, self._model, self._indexes = sql, model, (documents, contexts)
+        self._sql, self._model, self._indexes = sql, model, (documents, memories)
         libraries: list[str] = [
             name
             for (name,) in sql.execute(
@@ -42,16 +42,16 @@ class UnitVectors:
             )
         ]
         self.names: tuple[Name, ...] = tuple(("documents", name) for name in libraries)
-        if contexts.count(sql):
-            self.names += (("contexts", ""),)
+        if memories.count(sql):
+            self.names += (("memories", ""),)
         self._numbers = {name: number for number, name in enumerate(libraries)}
-        self.passages = documents.count(sql) + contexts.count(sql)
-        self.pending = documents.count_pending(sql, model.key) + contexts.count_pending(
+        self.passages = documents.count(sql) + memories.count(sql)
+        self.pending = documents.count_pending(sql, model.key) + memories.count_pending(
             sql, model.key
         )
 
     def blocks(self) -> Iterator[UnitRows]:
-        """The rows, some at a time: passages of documents by id, then those of contexts."""
+        """The rows, some at a time: passages of documents by id, then those of memories."""
         import numpy as np
 
         for index, labels in zip(self._indexes, self._labels(), strict=True):
@@ -81,11 +81,11 @@ class UnitVectors:
         )
         chunks = [chunk for chunk, _ in of_documents]
         yield chunks, chunks, [self._numbers[library] for _, library in of_documents]
-        of_contexts: list[tuple[int, int]] = list(
+        of_memories: list[tuple[int, int]] = list(
             self._sql.execute("SELECT id, owner FROM context_chunks ORDER BY id")
         )
         yield (
-            [chunk for chunk, _ in of_contexts],
-            [owner for _, owner in of_contexts],
-            [len(self._numbers)] * len(of_contexts),
+            [chunk for chunk, _ in of_memories],
+            [owner for _, owner in of_memories],
+            [len(self._numbers)] * len(of_memories),
         )

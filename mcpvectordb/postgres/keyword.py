@@ -8,9 +8,9 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb.contexts.fulltext import ContextFulltext
 from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch
+from mcpvectordb.memories.fulltext import MemoryFulltext
 from mcpvectordb.postgres import bm25
 from mcpvectordb.postgres.bm25 import SearchScope, Select, WordTables
 from mcpvectordb.postgres.chosen import chosen, searched
@@ -122,8 +122,8 @@ class PostgresKeywordIndex(KeywordIndex):
         return allowed
 
 
-class PostgresContextFulltext(ContextFulltext):
-    """The words of whole contexts, by their stems and as they are spelled."""
+class PostgresMemoryFulltext(MemoryFulltext):
+    """The words of whole memories, by their stems and as they are spelled."""
 
     def __init__(self) -> None:
         """Nothing is kept."""
@@ -131,7 +131,7 @@ class PostgresContextFulltext(ContextFulltext):
     def match(
         self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int
     ) -> Ranked:
-        """The best contexts for an FTS5 expression by BM25; the newer of equal ones comes first."""
+        """The best memories for an FTS5 expression by BM25; the newer of equal ones comes first."""
         tables = STEMS if stemmed else SPELLINGS
         scope = SearchScope.of(searched(sql, allowed), allowed)
         parsed = _parsed(expression, stemmed=stemmed)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import apsw
 
-from mcpvectordb.contexts.metadata_index import MetadataIndex
 from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.postgres.engine import Engine
-from mcpvectordb.postgres.keyword import PostgresContextFulltext, PostgresKeywordIndex
+from mcpvectordb.postgres.keyword import PostgresKeywordIndex, PostgresMemoryFulltext
 from mcpvectordb.postgres.vector import PostgresVectorIndex
 from mcpvectordb.postgres.vector_store import PostgresVectorStore
 
@@ -75,9 +75,9 @@ class PublishedParts:
             PublishedChunks("context", "''", tuning.engine_rows),
         )
 
-    def fulltext(self) -> PostgresContextFulltext:
-        """The words of contexts."""
-        return PostgresContextFulltext()
+    def fulltext(self) -> PostgresMemoryFulltext:
+        """The words of memories."""
+        return PostgresMemoryFulltext()
 
     def metadata_index(self, names: str) -> NoMetadataIndex:
         """The indexed metadata keys."""

@@ -26,8 +26,8 @@ from mcpvectordb.postgres.publication import (
     PublishedModel,
     PublishedShelf,
 )
-from mcpvectordb.postgres.publish_contexts import ContextsToPublish
 from mcpvectordb.postgres.publish_documents import DocumentsToPublish
+from mcpvectordb.postgres.publish_memories import MemoriesToPublish
 from mcpvectordb.postgres.publish_vectors import VectorsToPublish
 from mcpvectordb.postgres.records import Published, PublishedItems
 from mcpvectordb.records import Progress, ProgressCallback
@@ -53,7 +53,7 @@ class FileToPublish:
 
     file: File
     documents: ChunkIndex
-    contexts: ChunkIndex
+    memories: ChunkIndex
     wait: float
     exact_rows: int
 
@@ -114,7 +114,7 @@ class _PublishRun:
         self._publication = Publication(origin, self._model(), libraries)
         self._shelves: dict[str, PublishedShelf] = {
             "documents": DocumentsToPublish(self._publication, source.documents),
-            "contexts": ContextsToPublish(self._publication, source.contexts),
+            "contexts": MemoriesToPublish(self._publication, source.memories),
             "vectors": VectorsToPublish(self._publication),
         }
 
@@ -129,7 +129,7 @@ class _PublishRun:
         return Published(
             origin=self._publication.origin.name,
             documents=_counted(found["documents"], replaced),
-            contexts=_counted(found["contexts"]),
+            memories=_counted(found["contexts"]),
             vectors=_counted(found["vectors"]),
             passages=sum(map(_passages, found.values())),
             waiting=self._waiting(),
@@ -222,7 +222,7 @@ class _PublishRun:
         if model is None:
             return 0
         with self._file.reading(limited=False) as sql:
-            indexes = (self._source.documents, self._source.contexts)
+            indexes = (self._source.documents, self._source.memories)
             return sum(each.count_pending(sql, model.row.key) for each in indexes)
 
 

@@ -24,7 +24,7 @@ class PublishedItems(Record):
 class Published(Record):
     """What a publish did to an origin in PostgreSQL.
 
-    passages  how many passages of documents and contexts were sent
+    passages  how many passages of documents and memories were sent
     waiting   how many of the file have no embedding yet: they are found by words, and by meaning
               once they are embedded and published again
     notice    what an administrator of the database should do; "" if nothing
@@ -32,7 +32,7 @@ class Published(Record):
 
     origin: str
     documents: PublishedItems
-    contexts: PublishedItems
+    memories: PublishedItems
     vectors: PublishedItems
     passages: int
     waiting: int
@@ -42,4 +42,4 @@ class Published(Record):
     @property
     def changes(self) -> int:
         """How many items are others than before."""
-        return self.documents.changes + self.contexts.changes + self.vectors.changes
+        return self.documents.changes + self.memories.changes + self.vectors.changes

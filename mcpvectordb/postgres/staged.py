@@ -70,7 +70,7 @@ DOCUMENTS = Table(
 FORMER_IDS = Table("former_ids", {"origin": int4, "document": int8, "number": int8, "id": text})
 DOCUMENT_CHUNKS = Table("document_chunks", {**_PLACE, "words": text, "tokens": int4})
 DOCUMENT_EMBEDDINGS = Table("document_embeddings", _EMBEDDING)
-CONTEXTS = Table(
+MEMORIES = Table(
     "contexts",
     {
         "id": int8,
@@ -88,8 +88,8 @@ CONTEXTS = Table(
         "embeddings_digest": blob,
     },
 )
-CONTEXT_TAGS = Table("context_tags", {"context": int8, "origin": int4, "tag": text})
-CONTEXT_IMAGES = Table(
+MEMORY_TAGS = Table("context_tags", {"context": int8, "origin": int4, "tag": text})
+MEMORY_IMAGES = Table(
     "context_images",
     {
         "context": int8,
@@ -100,8 +100,8 @@ CONTEXT_IMAGES = Table(
         "data": blob,
     },
 )
-CONTEXT_CHUNKS = Table("context_chunks", _PLACE)
-CONTEXT_EMBEDDINGS = Table("context_embeddings", _EMBEDDING)
+MEMORY_CHUNKS = Table("context_chunks", _PLACE)
+MEMORY_EMBEDDINGS = Table("context_embeddings", _EMBEDDING)
 VECTORS = Table(
     "vectors",
     {
@@ -130,11 +130,11 @@ TABLES = (
     FORMER_IDS,
     DOCUMENT_CHUNKS,
     DOCUMENT_EMBEDDINGS,
-    CONTEXTS,
-    CONTEXT_TAGS,
-    CONTEXT_IMAGES,
-    CONTEXT_CHUNKS,
-    CONTEXT_EMBEDDINGS,
+    MEMORIES,
+    MEMORY_TAGS,
+    MEMORY_IMAGES,
+    MEMORY_CHUNKS,
+    MEMORY_EMBEDDINGS,
     VECTORS,
     VECTOR_EMBEDDINGS,
 )

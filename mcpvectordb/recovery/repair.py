@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import apsw
 
 from mcpvectordb import dates
-from mcpvectordb.contexts.metadata_index import checked_names
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
+from mcpvectordb.memories.metadata_index import checked_names
 
 _COUNTED = (
     "documents",
@@ -60,8 +60,8 @@ class Repaired:
 
 
 def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
-    """Repair all tables in the open transaction; `indexes` belong to documents and contexts."""
-    documents, contexts = indexes
+    """Repair all tables in the open transaction; `indexes` belong to documents and memories."""
+    documents, memories = indexes
     # Foreign keys hold again when rows that refer to missing rows are deleted.
     sql.execute("PRAGMA defer_foreign_keys = ON")
     lost = [*_repair_values(sql), *_remove_bad_embeddings(sql)]
@@ -73,7 +73,7 @@ def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
     changed = [set(_accept_texts(sql, index)) for index in indexes]
     incomplete = [
         *_incomplete_documents(sql, documents, gaps[0] | changed[0]),
-        *_changed_contexts(sql, contexts),
+        *_changed_memories(sql, memories),
     ]
     rows = {table: int(sql.execute(f"SELECT count(*) FROM {table}").get) for table in _COUNTED}
     return Repaired(rows, incomplete, lost)
@@ -221,7 +221,7 @@ def _delete_orphans(sql: apsw.Connection) -> Iterator[str]:
 
 
 def _delete_empty(sql: apsw.Connection) -> Iterator[str]:
-    """Delete documents and contexts that have no chunk left."""
+    """Delete documents and memories that have no chunk left."""
     for table, key, name in (("document", "key", "source"), ("context", "id", "id")):
         for (lost,) in sql.execute(
             f"DELETE FROM {table}s WHERE {key} NOT IN (SELECT owner FROM {table}_chunks) "
@@ -304,8 +304,8 @@ def _is_complete(
     return len(raw) != size and after is not None and after[0] not in damaged
 
 
-def _changed_contexts(sql: apsw.Connection, index: ChunkIndex) -> Iterator[str]:
-    """The contexts whose text has changed; their hash is set to that of the text as it is now."""
+def _changed_memories(sql: apsw.Connection, index: ChunkIndex) -> Iterator[str]:
+    """The memories whose text has changed; their hash is set to that of the text as it is now."""
     for owner, text in list(index.texts(sql)):
         hash = hashlib.sha256(text.encode()).digest()
         if sql.execute("SELECT hash FROM contexts WHERE id = ?", (owner,)).get != hash:

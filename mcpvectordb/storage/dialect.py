@@ -23,7 +23,7 @@ class SqlDialect:
     filters   how conditions are compiled
     root      SQL of the folder that the library of document `d` follows, or NULL
     path      SQL of the path of document `d`, where it is stored
-    origins   SQL of the origin of document `d`, context `x` and vector `v`, where there are several
+    origins   SQL of the origin of document `d`, memory `x` and vector `v`, where there are several
     metadata  the column of metadata that conditions are about
     raw       SQL of the numbers of a user's vector where its embedding does not hold them
     explain   what stands before a statement so that its plan is returned

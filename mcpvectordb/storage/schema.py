@@ -46,7 +46,7 @@ def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
 
 
 def key_index(key: str) -> str:
-    """The statement that creates the index of a metadata key of contexts.
+    """The statement that creates the index of a metadata key of memories.
 
     The key has nothing but letters, digits, and _ . - in it.
     """

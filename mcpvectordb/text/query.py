@@ -2,7 +2,7 @@
 
 `parse_query` is for ranked search, where any term may be missing; `parse_all_terms` for documents
 that must have every term; `match_query`, `prefix_query`, `phrase_query` (and `text.boolean`) are
-the ways in which contexts are searched. No input can cause an FTS5 syntax error.
+the ways in which memories are searched. No input can cause an FTS5 syntax error.
 """
 
 from __future__ import annotations

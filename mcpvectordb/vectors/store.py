@@ -19,7 +19,7 @@ from mcpvectordb.history.log import History
 from mcpvectordb.index import Allowed, Ranked, arrays
 from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.columns import ColumnSource
-from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.records import Condition
@@ -86,7 +86,7 @@ class VectorStore:
     """Writes and ranks the tables vectors and vector_embeddings."""
 
     def __init__(
-        self, history: History, memory: Memory | None = None, tuning: Tuning = DEFAULT
+        self, history: History, memory: ResidentEntries | None = None, tuning: Tuning = DEFAULT
     ) -> None:
         self._history, self._tuning = history, tuning
         self._index = VectorIndex(

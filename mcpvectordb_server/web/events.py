@@ -132,4 +132,4 @@ class FileWatch:
             loading = self._db.loading
 
     def _model_state(self) -> str:
-        return "missing" if "vector" in self._db.contexts.statistics().unavailable else "ready"
+        return "missing" if "vector" in self._db.memories.statistics().unavailable else "ready"

@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from mcpvectordb import Chunk, Context, Database, Hit, Results, Scores
+from mcpvectordb import Chunk, Database, Hit, Memory, Results, Scores
 from mcpvectordb_server.web.map_cache import NEAR
 
 Range = tuple[int, int]
@@ -98,7 +98,7 @@ def similar_reply(db: Database, found: Results[Any]) -> SimilarReply:
     return SimilarReply(hits=replies, legs=list(found.legs), reasons=dict(found.reasons))
 
 
-def item_replies(db: Database, items: Iterable[Chunk | Context], longest: int) -> list[HitReply]:
+def item_replies(db: Database, items: Iterable[Chunk | Memory], longest: int) -> list[HitReply]:
     """Passages and memories that no search found, with the beginning of their text."""
     found = [Hit(item=item, score=0.0, scores=Scores(), line=_line(item)) for item in items]
     replies = hit_replies(db, found, "", text=True)
@@ -150,7 +150,7 @@ def _of_chunk(chunk: Chunk, line: int) -> Mapping[str, Any]:
     }
 
 
-def _of_memory(memory: Context) -> Mapping[str, Any]:
+def _of_memory(memory: Memory) -> Mapping[str, Any]:
     return {
         "kind": "memory",
         "id": memory.id,
@@ -166,11 +166,11 @@ def _of_memory(memory: Context) -> Mapping[str, Any]:
     }
 
 
-def _text(item: Chunk | Context) -> str:
+def _text(item: Chunk | Memory) -> str:
     return item.passage if isinstance(item, Chunk) else item.text
 
 
-def _line(item: Chunk | Context) -> int:
+def _line(item: Chunk | Memory) -> int:
     return item.first_line if isinstance(item, Chunk) else 1
 
 

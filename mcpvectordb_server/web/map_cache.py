@@ -81,10 +81,10 @@ def _places(projection: Projection) -> list[NDArray[np.uint16]]:
 
 def _clusters(projection: Projection, duplicates: list[Duplicates]) -> NDArray[np.uint32]:
     """The number of each point's group of near-duplicates, from 1; 0 for none."""
-    contexts = [number for number, (kind, _) in enumerate(projection.names) if kind == "contexts"]
-    of_context = np.isin(projection.groups, contexts)
+    memories = [number for number, (kind, _) in enumerate(projection.names) if kind == "memories"]
+    of_memory = np.isin(projection.groups, memories)
     found = np.zeros(len(projection), "<u4")
-    for ids, mine in (("chunks", ~of_context), ("contexts", of_context)):
+    for ids, mine in (("chunks", ~of_memory), ("memories", of_memory)):
         numbers = {
             id: number for number, each in enumerate(duplicates, 1) for id in getattr(each, ids)
         }

@@ -26,9 +26,9 @@ def test_a_database_shows_its_path_and_state(path: Path) -> None:
 
 def test_shelves_that_are_not_used_are_not_loaded(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        assert not {"vectors", "contexts"} & vars(db).keys()
-        db.contexts.add("thread", "agent", "note")
-        assert db.contexts is db.contexts
+        assert not {"vectors", "memories"} & vars(db).keys()
+        db.memories.add("thread", "agent", "note")
+        assert db.memories is db.memories
         assert db.check() == []
 
 
@@ -43,9 +43,9 @@ def test_the_version_changes_with_what_others_write(path: Path) -> None:
         other.documents.ingest_text("tea", source="a.md")
         changed = db.version()
         assert changed != version and db.version() == changed
-        id = other.contexts.add("t", "user", "hello").id
+        id = other.memories.add("t", "user", "hello").id
         noted = db.version()
-        other.contexts.update(id, tags=["a"])
+        other.memories.update(id, tags=["a"])
         assert len({changed, noted, db.version()}) == 3
 
 

@@ -80,7 +80,7 @@ def test_what_is_stored_while_the_endpoint_is_dead_waits_and_is_embedded_later(
     with Database(path, config=config) as db:
         done = db.documents.ingest_text(TEXTS[0], source="tea.md")
         assert done.status == "indexed" and "418" in done.note
-        stored = db.contexts.add("t", "user", "Remember the green tea.")
+        stored = db.memories.add("t", "user", "Remember the green tea.")
         assert "418" in stored.note
         assert db.stats().pending == 2 and db.documents.search("tea").legs == ("text",)
         with pytest.raises(ModelMissing, match="418"):

@@ -40,7 +40,7 @@ def db(path: Path) -> Iterator[Database]:
 def fill(db: Database) -> None:
     for source, text in TEXTS.items():
         db.documents.ingest_text(text, source=source)
-    db.contexts.add("t", "user", "Tea is in the cupboard.")
+    db.memories.add("t", "user", "Tea is in the cupboard.")
     db.vectors.add("v", [0.1, 0.2, 0.3])
     db.vectors.add("w", np.ones(3, np.float32))
 
@@ -77,7 +77,7 @@ def test_texts_take_two_bytes_a_value_and_vectors_stay_exact(db: Database, tmp_p
         assert other.stats().embeddings == "float32" and sizes(other) == WHOLES
         assert ranking(db) == ranking(other) and len(ranking(db)) == 3
         assert ranking(db, unit="document") == ranking(other, unit="document")
-        assert [each.item.text for each in db.contexts.search("tea")]
+        assert [each.item.text for each in db.memories.search("tea")]
         similar = [
             [hit.item.text for hit in each.similar(document="tea.md")] for each in (db, other)
         ]
@@ -118,7 +118,7 @@ def test_the_copy_of_a_known_text_is_not_embedded_again(path: Path) -> None:
     with Database(path, embedder=embedder, config=FLOAT16) as db:
         for name in "ab":
             db.documents.ingest_text("The same.", source=name, title="Same")
-            db.contexts.add(name, "user", "The same memory.")
+            db.memories.add(name, "user", "The same memory.")
         assert len(embedder.texts) == 2 and sizes(db)["document"] == sizes(db)["context"] == {64}
         with db._file.reading() as sql:
             assert sql.execute("SELECT count(DISTINCT embedding) FROM document_embeddings").get == 1

@@ -103,11 +103,11 @@ def with_deleted_text(path: Path, others: int) -> Database:
     gone = db.documents.ingest_text("zanzibar was quixotic", source="a", title="Xylophone")
     db.documents.ingest_text("the embargo of before", source="b")
     db.documents.ingest_text("what came after it", source="b")
-    context = db.contexts.add("thread", "user", "a wombat vanished", metadata={"of": "a gazelle"})
+    memory = db.memories.add("thread", "user", "a wombat vanished", metadata={"of": "a gazelle"})
     db.vectors.add("v", [1.0, 2.0], metadata={"of": "a gazelle"})
     db.documents.search("zanzibar embargo", unit="document", expand=True)
     db.documents.delete(gone.document.id)
-    db.contexts.delete([context.id])
+    db.memories.delete([memory.id])
     db.vectors.delete("v")
     return db
 
@@ -186,13 +186,13 @@ def test_deleted_sentences_are_not_in_the_file_when_it_is_closed(path: Path) -> 
     sentences = [f"the {word.decode()} of {word.decode()} island" for word in WORDS]
     with filled(path, 30, NO_HISTORY) as db:
         documents = [db.documents.ingest_text(text * 30, source=text) for text in sentences]
-        contexts = [db.contexts.add("thread", "user", f"a {text}") for text in sentences]
+        memories = [db.memories.add("thread", "user", f"a {text}") for text in sentences]
         for text in sentences:
             db.vectors.add(text, [1.0, 2.0], metadata={"text": text})
         for document in documents:
             db.documents.delete(document.document.id)
-        for context in contexts:
-            db.contexts.delete([context.id])
+        for memory in memories:
+            db.memories.delete([memory.id])
         for text in sentences:
             db.vectors.delete(text)
     content = path.read_bytes()
@@ -412,10 +412,10 @@ def test_the_space_of_a_file_is_told_by_what_takes_it(path: Path) -> None:
 def _check_space(db: Database) -> None:
     before = db.space()
     db.documents.ingest_text("green tea " * 5000, source="a.md")
-    db.contexts.add("t", "user", "hello")
+    db.memories.add("t", "user", "hello")
     space = db.space()
     assert space["texts of documents"] > before["texts of documents"]
-    assert {"words of documents", "embeddings of contexts", "codes of embeddings"} <= space.keys()
+    assert {"words of documents", "embeddings of memories", "codes of embeddings"} <= space.keys()
     db._file._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     assert sum(space.values()) == db.stats().bytes
     db.documents.delete_where(library="default")

@@ -151,7 +151,7 @@ def test_a_passage_carries_its_citation_and_a_vector_its_numbers(db: Database) -
     assert hit["item"]["document"]["source"] == "tea.md"
     db.vectors.add("v", [0.5, 1.0])
     assert db.vectors.get("v").to_dict()["embedding"] == [0.5, 1.0]
-    context = db.contexts.add(
+    memory = db.memories.add(
         "t", "agent", "note", images=[Image(data=b"\x89PNG", mime_type="image/png")]
     )
-    assert json.dumps(context.to_dict())
+    assert json.dumps(memory.to_dict())

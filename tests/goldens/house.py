@@ -61,11 +61,11 @@ def build(db: Database, folder: Path) -> None:
     file = folder / "letter.txt"
     file.write_text("Dear Ana,\n\nthe meeting about the pump is on Friday.\n")
     db.documents.ingest(file, library="letters", metadata={"owner": "Ana", "pages": 1})
-    db.contexts.add(
+    db.memories.add(
         "kitchen", "user", "Ana drinks green tea, never coffee.", tags=["people", "drinks"]
     )
-    db.contexts.add("kitchen", "agent", "The kettle is descaled on the first Monday.")
-    db.contexts.add(
+    db.memories.add("kitchen", "agent", "The kettle is descaled on the first Monday.")
+    db.memories.add(
         "garden", "agent", "We decided to plant tomatoes in May.", tags=["decision"],
         metadata={"priority": 3, "done": False},
     )  # fmt: skip

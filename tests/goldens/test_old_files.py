@@ -27,7 +27,7 @@ def listed(fixture: Path, folder: Path) -> dict[str, Any]:
                 {**each.to_dict(), "text": db.documents.text(each.id)}
                 for each in db.documents.browse(limit=1000)
             ],
-            "memories": [each.to_dict() for each in db.contexts.browse(limit=1000)],
+            "memories": [each.to_dict() for each in db.memories.browse(limit=1000)],
             "vectors": [
                 each.to_dict()
                 for store in db.vectors.stores()

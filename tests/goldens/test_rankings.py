@@ -62,7 +62,7 @@ def test_rankings_are_as_recorded(tmp_path: Path, recorded: Recorded) -> None:
         notes = corpus(numbers)
         for source, text in notes.items():
             db.documents.ingest_text(text, source=source)
-            db.contexts.add(source[:6], "agent", text.split("\n\n")[-1])
+            db.memories.add(source[:6], "agent", text.split("\n\n")[-1])
         for question in questions(numbers):
             found[question] = {
                 **{
@@ -80,5 +80,5 @@ def passages(db: Database, question: str, **options: Any) -> str:
 
 
 def memories(db: Database, question: str) -> str:
-    hits = db.contexts.search(question, limit=10)
+    hits = db.memories.search(question, limit=10)
     return " ".join(f"{hit.item.id}={hit.score:.6g}" for hit in hits)

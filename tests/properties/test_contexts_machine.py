@@ -1,4 +1,4 @@
-"""After any sequence of operations on contexts, the file equals a model in memory and is sound."""
+"""After any sequence of operations on memories, the file equals a model in memory and is sound."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mcpvectordb import (
     Change,
     Condition,
     Config,
-    Context,
     Database,
     Entry,
     Image,
     InvalidInput,
+    Memory,
     NotFound,
 )
 from tests.properties.machines import DatabaseMachine
@@ -71,7 +71,7 @@ CONFIG = Config(chunk_size=16, chunk_overlap=4, indexed_metadata="status,a.x")
 
 @dataclass(frozen=True)
 class Remembered:
-    """A context in the model."""
+    """A memory in the model."""
 
     thread: str
     source: str
@@ -98,7 +98,7 @@ def patched(target: Any, patch: Any) -> Any:
     return result
 
 
-class ContextsMachine(DatabaseMachine):
+class MemoriesMachine(DatabaseMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model: dict[int, Remembered] = {}
@@ -116,7 +116,7 @@ class ContextsMachine(DatabaseMachine):
     # The model.
 
     def expected(self, entry: Entry) -> int | None:
-        """The id of the context that an entry repeats."""
+        """The id of the memory that an entry repeats."""
         thread = [id for id, known in self.model.items() if known.thread == entry.thread]
         last = max(thread, default=0)
         known = self.model.get(last)
@@ -172,7 +172,7 @@ class ContextsMachine(DatabaseMachine):
     def add(self, entry: Entry) -> None:
         self.took(
             entry,
-            self.db.contexts.add(
+            self.db.memories.add(
                 entry.thread,
                 entry.source,
                 entry.text,
@@ -196,12 +196,12 @@ class ContextsMachine(DatabaseMachine):
         ]
         if atomic and not all(good):
             try:
-                self.db.contexts.add_many(entries)
+                self.db.memories.add_many(entries)
             except InvalidInput as error:
                 assert f"index {good.index(False)}:" in str(error)
                 return
             raise AssertionError("a bad batch was stored")
-        outcomes = self.db.contexts.add_many(entries, atomic=atomic)
+        outcomes = self.db.memories.add_many(entries, atomic=atomic)
         assert [outcome.error is None for outcome in outcomes] == good
         for entry, outcome in zip(entries, outcomes, strict=True):
             if outcome.result:
@@ -212,8 +212,8 @@ class ContextsMachine(DatabaseMachine):
     def update(self, data: st.DataObject) -> None:
         change = self.change(data, st.sampled_from(sorted(self.model)))
         expected = self.altered(change)
-        before = self.db.contexts.get([change.id])[0]
-        updated = self.db.contexts.update(
+        before = self.db.memories.get([change.id])[0]
+        updated = self.db.memories.update(
             change.id,
             text=change.text,
             metadata=change.metadata,
@@ -222,8 +222,8 @@ class ContextsMachine(DatabaseMachine):
             images=change.images,
         )
         assert (
-            updated.context.created_at == before.created_at
-            and updated.context.updated_at >= before.updated_at
+            updated.memory.created_at == before.created_at
+            and updated.memory.updated_at >= before.updated_at
         )
         self.model[change.id] = expected
 
@@ -234,12 +234,12 @@ class ContextsMachine(DatabaseMachine):
         changes = [self.change(data, ids) for _ in range(data.draw(st.integers(1, 3)))]
         if atomic and any(change.id not in self.model for change in changes):
             try:
-                self.db.contexts.update_many(changes)
+                self.db.memories.update_many(changes)
             except NotFound:
                 return
             raise AssertionError("an unknown context was changed")
         for change, outcome in zip(
-            changes, self.db.contexts.update_many(changes, atomic=atomic), strict=True
+            changes, self.db.memories.update_many(changes, atomic=atomic), strict=True
         ):
             assert (outcome.error is None) == (change.id in self.model)
             if outcome.result:
@@ -251,18 +251,18 @@ class ContextsMachine(DatabaseMachine):
         doomed = data.draw(st.sets(st.sampled_from(sorted(self.model)), min_size=1))
         source = data.draw(st.none() | SOURCES)
         gone = {id for id in doomed if source in (None, self.model[id].source)}
-        assert self.db.contexts.delete(sorted(doomed), source=source) == len(gone)
+        assert self.db.memories.delete(sorted(doomed), source=source) == len(gone)
         self.model = {id: known for id, known in self.model.items() if id not in gone}
 
     @rule(thread=THREADS)
     def delete_thread(self, thread: str) -> None:
         gone = {id for id, known in self.model.items() if known.thread == thread}
-        assert self.db.contexts.delete(threads=[thread]) == len(gone)
+        assert self.db.memories.delete(threads=[thread]) == len(gone)
         self.model = {id: known for id, known in self.model.items() if id not in gone}
 
     @rule(keys=st.sampled_from([["status"], ["a.x", "n"], []]))
     def index_keys(self, keys: list[str]) -> None:
-        self.db.contexts.index_keys(keys)
+        self.db.memories.index_keys(keys)
 
     # Reading.
 
@@ -280,13 +280,13 @@ class ContextsMachine(DatabaseMachine):
             (f'"{word}" OR "{other}"', having(word) | having(other)),
             (f'"{word}" NOT "{other}"', having(word) - having(other)),
         ):
-            hits = self.db.contexts.search(
+            hits = self.db.memories.search(
                 query, mode="text", words="boolean", limit=100, thread=thread
             )
             assert {hit.item.id for hit in hits} == expected
         found = {
             hit.item.id
-            for hit in self.db.contexts.search(
+            for hit in self.db.memories.search(
                 f"{word} {other}", mode="text", limit=100, thread=thread
             )
         }
@@ -295,7 +295,7 @@ class ContextsMachine(DatabaseMachine):
 
     @rule(word=st.sampled_from(WORDS), source=SOURCES)
     def search_by_meaning(self, word: str, source: str) -> None:
-        hits = self.db.contexts.search(word, mode="vector", limit=100, source=source)
+        hits = self.db.memories.search(word, mode="vector", limit=100, source=source)
         assert {hit.item.id for hit in hits} == {
             id for id, known in self.model.items() if known.source == source
         }
@@ -306,10 +306,10 @@ class ContextsMachine(DatabaseMachine):
         def fold(each: Any) -> Any:
             return each.casefold() if isinstance(each, str) else each
 
-        found = self.db.contexts.browse(
+        found = self.db.memories.browse(
             where=[Condition("metadata.status", "eq", value, False)], limit=100
         )
-        assert {context.id for context in found} == {
+        assert {memory.id for memory in found} == {
             id
             for id, known in self.model.items()
             if known.metadata
@@ -321,24 +321,24 @@ class ContextsMachine(DatabaseMachine):
     def browse_by_tags(self, tags: list[str]) -> None:
         wanted = set(tidy(tags))
         having = [known for known in self.model.values() if not wanted or wanted & set(known.tags)]
-        assert self.db.contexts.count(tags=tags) == len(having)
+        assert self.db.memories.count(tags=tags) == len(having)
 
     def assert_file_equals_model(self) -> None:
-        contexts = self.db.contexts.browse(limit=100, images=True)
-        assert {context.id: as_remembered(context) for context in contexts} == self.model
-        assert [context.id for context in contexts] == sorted(self.model, reverse=True)
-        assert {thread.name for thread in self.db.contexts.threads()} == {
+        memories = self.db.memories.browse(limit=100, images=True)
+        assert {memory.id: as_remembered(memory) for memory in memories} == self.model
+        assert [memory.id for memory in memories] == sorted(self.model, reverse=True)
+        assert {thread.name for thread in self.db.memories.threads()} == {
             known.thread for known in self.model.values()
         }
 
 
-def as_remembered(context: Context) -> Remembered:
-    assert context.content_type == ("multimodal" if context.images else "text")
-    metadata = None if context.metadata is None else dict(context.metadata)
+def as_remembered(memory: Memory) -> Remembered:
+    assert memory.content_type == ("multimodal" if memory.images else "text")
+    metadata = None if memory.metadata is None else dict(memory.metadata)
     return Remembered(
-        context.thread, context.source, context.text, metadata, context.tags, context.images
+        memory.thread, memory.source, memory.text, metadata, memory.tags, memory.images
     )
 
 
-TestContexts = ContextsMachine.TestCase
-TestContexts.settings = settings(max_examples=scaled(25), stateful_step_count=15)
+TestMemories = MemoriesMachine.TestCase
+TestMemories.settings = settings(max_examples=scaled(25), stateful_step_count=15)

@@ -33,8 +33,8 @@ def folder() -> Path:
     with Database(made / "ours.db", embedder=Letters(), config=CONFIG) as db:
         for name in ("a", "b", "c"):
             db.documents.ingest_text(f"{name} before. " * 20, source=f"{name}.md")
-        db.contexts.add("t", "user", "a thought", tags=["x"], images=[Image(data=b"1")])
-        db.contexts.add("t", "user", "another thought")
+        db.memories.add("t", "user", "a thought", tags=["x"], images=[Image(data=b"1")])
+        db.memories.add("t", "user", "another thought")
         db.vectors.add("v", [1.0, 2.0])
         db.vectors.add("w", [1.0, 3.0], store="s", metric="dot")
         db.documents.add_library("lib", made, description="of both")
@@ -44,13 +44,13 @@ def folder() -> Path:
             db.documents.ingest_text(f"a of {which}. " * 20, source="a.md")
             db.documents.ingest_text(f"only {which}. " * 20, source=f"{which}.md")
             db.documents.update(db.documents.lookup("b.md").document.id, title=f"B of {which}")
-            db.contexts.update(1, text=f"a thought of {which}")
-            db.contexts.add("t", "agent", f"new of {which}")
+            db.memories.update(1, text=f"a thought of {which}")
+            db.memories.add("t", "agent", f"new of {which}")
             db.vectors.add("v", [2.0, float(len(which))])
             db.documents.describe("lib", "part", f"by {which}")
             db.documents.ingest_text("short-lived", source=f"gone-{which}.md")
             db.documents.delete(db.documents.lookup(f"gone-{which}.md").document.id)
-            db.contexts.delete([2])
+            db.memories.delete([2])
     return made
 
 
@@ -184,12 +184,12 @@ def merge_mutated(mutations: list[Any]) -> None:
             assert db.documents.text(own.id) == "only ours. " * 20
             # What theirs replaced or deleted is in the history, at the time that it had.
             assert db.documents.text(shared.id, as_of=change) == "a of ours. " * 20
-            was = {each.text for each in db.contexts.browse(limit=100, as_of=last)}
+            was = {each.text for each in db.memories.browse(limit=100, as_of=last)}
             assert {"a thought of ours", "new of ours"} <= was
             again = db.merge(theirs)
             assert not (again.added or again.updated or again.deleted or again.lost)
             for text in ("one", "two"):
-                memory = db.contexts.add("t", "user", text).id
+                memory = db.memories.add("t", "user", text).id
                 db.documents.ingest_text(text, source="edit.md")
             assert memory < 2**53
             db.undo()

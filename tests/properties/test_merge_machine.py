@@ -36,7 +36,7 @@ DAY, YEAR = 86_400.0, 365 * 86_400.0
 def readable(db: Database) -> dict[str, Any]:
     """All that can be read of a file, apart from ids and orders that are its own."""
     documents = db.documents.browse(limit=1000)
-    contexts = db.contexts.browse(limit=1000, images=True)
+    memories = db.memories.browse(limit=1000, images=True)
     with db._file.reading() as sql:
         uids = dict(sql.execute("SELECT id, uid FROM contexts"))
         versions = {
@@ -59,7 +59,7 @@ def readable(db: Database) -> dict[str, Any]:
         },
         "contexts": {
             uids[each.id]: (each.thread, each.text, each.metadata, each.tags, each.updated_at)
-            for each in contexts
+            for each in memories
         },
         "vectors": {
             (each.store, each.namespace, each.id): (each.raw, dict(each.metadata))
@@ -104,7 +104,7 @@ class MergeMachine(RuleBasedStateMachine):
         first = self.open(self.folder / "0.db", 0)
         self.dbs.append(first)
         first.documents.ingest_text(text, source="a.md", library="one")
-        first.contexts.add("thread", "user", text)
+        first.memories.add("thread", "user", text)
         first.vectors.add("v", [1.0, 2.0])
         for number in (1, 2):
             path = self.folder / f"{number}.db"
@@ -181,18 +181,18 @@ class MergeMachine(RuleBasedStateMachine):
 
     @rule(file=FILES, text=TEXTS, tags=st.none() | st.just(["t"]))
     def remember(self, file: int, text: str, tags: list[str] | None) -> None:
-        self.dbs[file].contexts.add("thread", "agent", text, tags=tags)
+        self.dbs[file].memories.add("thread", "agent", text, tags=tags)
 
     @rule(file=FILES, data=st.data(), text=st.none() | TEXTS, by=VALUES)
     def correct(self, file: int, data: st.DataObject, text: str | None, by: str | None) -> None:
-        if found := self.dbs[file].contexts.browse(limit=100).items:
+        if found := self.dbs[file].memories.browse(limit=100).items:
             chosen = data.draw(st.sampled_from([each.id for each in found]))
-            self.dbs[file].contexts.update(chosen, text=text, metadata_patch={"by": by})
+            self.dbs[file].memories.update(chosen, text=text, metadata_patch={"by": by})
 
     @rule(file=FILES, data=st.data())
     def forget(self, file: int, data: st.DataObject) -> None:
-        if found := self.dbs[file].contexts.browse(limit=100).items:
-            self.dbs[file].contexts.delete([data.draw(st.sampled_from([x.id for x in found]))])
+        if found := self.dbs[file].memories.browse(limit=100).items:
+            self.dbs[file].memories.delete([data.draw(st.sampled_from([x.id for x in found]))])
 
     @rule(file=FILES, id=st.sampled_from("vw"), value=st.sampled_from([1.0, 2.0]), by=VALUES)
     def vector(self, file: int, id: str, value: float, by: str | None) -> None:

@@ -95,18 +95,18 @@ class PublishMachine(RuleBasedStateMachine):
     @rule(text=TEXTS, tags=st.none() | st.just(["t"]), image=st.booleans())
     def remember(self, text: str, tags: list[str] | None, image: bool) -> None:
         images = [Image(data=b"x")] if image else None
-        self.db.contexts.add("thread", "agent", text, tags=tags, images=images)
+        self.db.memories.add("thread", "agent", text, tags=tags, images=images)
 
     @rule(data=st.data(), text=st.none() | TEXTS, by=VALUES)
     def correct(self, data: st.DataObject, text: str | None, by: str | None) -> None:
-        if found := self.db.contexts.browse(limit=100).items:
+        if found := self.db.memories.browse(limit=100).items:
             chosen = data.draw(st.sampled_from([each.id for each in found]))
-            self.db.contexts.update(chosen, text=text, metadata_patch={"by": by})
+            self.db.memories.update(chosen, text=text, metadata_patch={"by": by})
 
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
-        if found := self.db.contexts.browse(limit=100).items:
-            self.db.contexts.delete([data.draw(st.sampled_from([each.id for each in found]))])
+        if found := self.db.memories.browse(limit=100).items:
+            self.db.memories.delete([data.draw(st.sampled_from([each.id for each in found]))])
 
     @rule(id=st.sampled_from("vw"), value=st.sampled_from([1.0, 0.1]), store=st.sampled_from("st"))
     def vector(self, id: str, value: float, store: str) -> None:

@@ -37,7 +37,7 @@ def both(postgres_url: str, tmp_path: Path) -> Iterator[tuple[Database, Database
             "# Tea\n\nGreen tea is brewed for three minutes.", source="notes/tea.md", title="Tea"
         )
         file.documents.ingest_text("The pump does not start.", source="notes/pump.md")
-        file.contexts.add("chores", "user", "Buy green tea", tags=["tea"])
+        file.memories.add("chores", "user", "Buy green tea", tags=["tea"])
         file.vectors.add("v", [1.0, 2.0])
         file.publish(postgres_url)
         with Database(postgres_url, embedder=Letters()) as engine:

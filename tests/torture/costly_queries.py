@@ -24,7 +24,7 @@ COMMON = (
     "end member law car city community name"
 ).split()
 PARAGRAPHS, PARAGRAPH = 40, 120  # of a document, and words of one
-ENTRY = 5  # paragraphs of a context
+ENTRY = 5  # paragraphs of a memory
 
 _64 = " ".join(COMMON[:64])
 _LETTERS = " ".join(string.ascii_lowercase)
@@ -221,7 +221,7 @@ COSTLY_CALLS: tuple[Burner, ...] = tuple(_costly_calls())
 
 @contextmanager
 def large_file(path: Path, chunks: int) -> Iterator[Database]:
-    """A file with `chunks` chunks of documents, as many of contexts, and as many vectors.
+    """A file with `chunks` chunks of documents, as many of memories, and as many vectors.
 
     The frequencies of its words follow Zipf's law; the most common ones are in nearly every chunk.
     """
@@ -237,7 +237,7 @@ def large_file(path: Path, chunks: int) -> Iterator[Database]:
         return " ".join(words[np.searchsorted(shares, spread.random(PARAGRAPH) * shares[-1])]) + "."
 
     with Database(
-        path, embedder=Letters(), config=Config(rerank_contexts=False, models_dir=str(path.parent))
+        path, embedder=Letters(), config=Config(rerank_memories=False, models_dir=str(path.parent))
     ) as db:
         while (found := db.stats()).chunks < chunks:
             db.documents.ingest_text(
@@ -247,7 +247,7 @@ def large_file(path: Path, chunks: int) -> Iterator[Database]:
                 metadata={"g": found.documents % 100},
             )
         for start in range(0, chunks // ENTRY, 100):
-            db.contexts.add_many(
+            db.memories.add_many(
                 [
                     Entry(
                         thread=f"t{(start + each) % 50}",

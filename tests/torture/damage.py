@@ -44,7 +44,7 @@ def made(path: Path) -> State:
                 some_text(rng), source=f"a{number}", embed=number % 7 > 0, metadata={"n": number}
             )
             db.vectors.add(f"v{number}", [rng.uniform(-1, 1) for _ in range(4)])
-            db.contexts.add(f"t{number}", "user", some_text(rng)) if number % 3 == 0 else None
+            db.memories.add(f"t{number}", "user", some_text(rng)) if number % 3 == 0 else None
         for document in db.documents.browse(limit=10):
             db.documents.delete(document.id)
         return state(db)
@@ -206,7 +206,7 @@ def _read_everything(db: Database, inspection: Inspection) -> Iterator[str]:
         db.stats,
         documents.libraries,
         documents.count,
-        lambda: db.contexts.search("harbour"),
+        lambda: db.memories.search("harbour"),
         lambda: [documents.text(each.id) for each in documents.browse(limit=1_000)],
         lambda: documents.search("harbour lamp", mode="text", limit=20),
         lambda: documents.search("harbour lamp", mode="vector", limit=20),
@@ -215,7 +215,7 @@ def _read_everything(db: Database, inspection: Inspection) -> Iterator[str]:
             "tide", where={"metadata.n": {"gt": 3}, "source": {"starts_with": "a"}}
         ),
         lambda: db.vectors.search([1.0, 2.0, 3.0, 4.0]),
-        lambda: db.contexts.browse(limit=50),
+        lambda: db.memories.browse(limit=50),
     ]
     for question in (lambda: "; ".join(db.check()), *questions):
         try:

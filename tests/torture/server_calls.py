@@ -72,7 +72,7 @@ def possible_calls(
 def serve(path: Path, count: int, measurements: int, answer: Connection) -> None:
     """What a child process does: `count` calls to one server, with regular measurements."""
     rng, taken = random.Random("a server's long life"), []
-    with Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db:
+    with Database(path, embedder=Letters(), config=Config(rerank_memories=False)) as db:
         with Session.with_server(service(db, *map(load, NAMES))) as session:
             call_tool(session, "query", {"query": "what is loaded once is loaded then"})
             for each in possible_calls(rng, path.parent, 0):

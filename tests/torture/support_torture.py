@@ -106,22 +106,22 @@ def _delete_vector(db: Database, rng: random.Random, owner: str) -> Step:
     return Step({f"vector {id}": None}, lambda: db.vectors.delete(id))
 
 
-def _context(db: Database, rng: random.Random, owner: str) -> Step:
+def _memory(db: Database, rng: random.Random, owner: str) -> Step:
     thread, text = f"{owner}-{rng.randrange(4)}", some_text(rng).strip()
-    said = db.contexts.browse(thread=thread).items
+    said = db.memories.browse(thread=thread).items
     return Step(
         {f"context {thread}": text},
         lambda: (
-            db.contexts.update(said[0].id, text=text)
+            db.memories.update(said[0].id, text=text)
             if said
-            else db.contexts.add(thread, "user", text)
+            else db.memories.add(thread, "user", text)
         ),
     )
 
 
-def _delete_context(db: Database, rng: random.Random, owner: str) -> Step:
+def _delete_memory(db: Database, rng: random.Random, owner: str) -> Step:
     thread = f"{owner}-{rng.randrange(4)}"
-    return Step({f"context {thread}": None}, lambda: db.contexts.delete(threads=[thread]))
+    return Step({f"context {thread}": None}, lambda: db.memories.delete(threads=[thread]))
 
 
 def _sync(db: Database, rng: random.Random, owner: str) -> Step:
@@ -142,8 +142,8 @@ def _search_vectors(db: Database, rng: random.Random, owner: str) -> Step:
     return Step({}, lambda: db.vectors.search([rng.uniform(-1, 1) for _ in range(4)], limit=5))
 
 
-def _search_contexts(db: Database, rng: random.Random, owner: str) -> Step:
-    return Step({}, lambda: db.contexts.search(some_text(rng)[:40], limit=5))
+def _search_memories(db: Database, rng: random.Random, owner: str) -> Step:
+    return Step({}, lambda: db.memories.search(some_text(rng)[:40], limit=5))
 
 
 # name: (weight, operation). A new shelf adds its operations here, and what it holds to `state`.
@@ -154,8 +154,8 @@ WRITING: Mapping[str, tuple[int, Operation]] = {
     "embed": (2, _embed),
     "vector": (4, _vector),
     "delete vector": (2, _delete_vector),
-    "context": (4, _context),
-    "delete context": (2, _delete_context),
+    "context": (4, _memory),
+    "delete context": (2, _delete_memory),
     "sync": (1, _sync),
     "compact": (1, _compact),
 }
@@ -163,7 +163,7 @@ READING: Mapping[str, tuple[int, Operation]] = {
     "search": (3, _search),
     "read": (2, _read),
     "search vectors": (2, _search_vectors),
-    "search contexts": (2, _search_contexts),
+    "search contexts": (2, _search_memories),
 }
 
 
@@ -178,7 +178,7 @@ def state(db: Database) -> State:
             (f"vector {each.id}", str(each.embedding.tolist()))
             for each in db.vectors.browse(limit=1_000_000)
         ),
-        *((f"context {each.thread}", each.text) for each in db.contexts.browse(limit=100).items),
+        *((f"context {each.thread}", each.text) for each in db.memories.browse(limit=100).items),
     ]
     assert len(held) == len(dict(held)), "something is there twice"
     return dict(held)
@@ -335,11 +335,11 @@ def start(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
 
 
 def _server() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
+    memory = multiprocessing.get_context("forkserver")
+    memory.set_forkserver_preload(
         ["tests.torture.support_torture", "numpy", "tokenizers", "mcpvectordb.recovery.salvage"]
     )
-    return context
+    return memory
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:

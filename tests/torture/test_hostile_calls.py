@@ -62,8 +62,8 @@ def fill(db: Database, folder: Path) -> dict[str, list[Any]]:
             namespace="n",
             metadata={"n": number},
         )
-    contexts = [
-        db.contexts.add(
+    memories = [
+        db.memories.add(
             f"t{number % 3}", "user", some_text(rng), tags=["lamp"], metadata={"n": number}
         ).id
         for number in range(9)
@@ -97,8 +97,8 @@ def fill(db: Database, folder: Path) -> dict[str, list[Any]]:
             {"metadata": '{"a": NaN}'},
         ],
         "metadata_filter": [{"n": 1}, {"n": None}, {"a.b": 1}],
-        "context_id": contexts,
-        "context_ids": [contexts[:2], [99]],
+        "context_id": memories,
+        "context_ids": [memories[:2], [99]],
         "thread_id": ["t0", "t1"],
         "thread_ids": [["t2"]],
         "tags": [["lamp"], ["Tea ", "lamp"]],
@@ -396,7 +396,7 @@ def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
 ) -> None:
     tested = guarantee("7 reaching across", full=2_000, short=40)
     with (
-        Database(path, embedder=Letters(), config=Config(rerank_contexts=False)) as db,
+        Database(path, embedder=Letters(), config=Config(rerank_memories=False)) as db,
         ExitStack() as stack,
     ):
         db.documents.ingest_text(
@@ -419,7 +419,7 @@ def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
                 namespace=place,
                 metadata={"said": text, "namespace": "mine", "n": 1},
             )
-            db.contexts.add(
+            db.memories.add(
                 place, "user", text, metadata={"thread": "mine", "thread_id": "mine", "n": 1}
             )
         sessions = {

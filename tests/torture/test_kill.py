@@ -65,14 +65,14 @@ def test_a_merge_that_is_killed_leaves_the_old_file_or_the_merged_one(
     with opened(ours) as db:
         for number in range(40):
             db.documents.ingest_text(some_text(rng), source=f"{number}")
-            db.contexts.add(f"{number}", "user", some_text(rng).strip())
+            db.memories.add(f"{number}", "user", some_text(rng).strip())
         db.copy_to(theirs)
         db.documents.delete_where(where={"source": {"in": [str(each) for each in range(5)]}})
     with opened(theirs) as db:
         for number in range(20, 60):
             db.documents.ingest_text(some_text(rng), source=f"{number}")
             db.vectors.add(f"{number}", [float(number), 1.0])
-        db.contexts.delete([1, 2, 3])
+        db.memories.delete([1, 2, 3])
     shutil.copy(ours, merged)
     with opened(merged) as db:
         db.merge(theirs)

@@ -44,7 +44,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
             db.documents.ingest_text(text, source=str(number), embed=False)
         db.embed_pending()
         for _ in range(50):
-            db.contexts.add("t", "user", " ".join(choice.choices(words, k=20)))
+            db.memories.add("t", "user", " ".join(choice.choices(words, k=20)))
         db.vectors.add_many([str(number) for number in range(600)], [[1.0, n] for n in range(600)])
     return path
 

@@ -59,7 +59,7 @@ def fill(db: Database) -> None:
     ingest("def brew(minutes):\n    return 'tea'\n", source="brew.py", library="code")
     ingest(LONG, source="long.md", library="reports")
     ingest("# 茶\n\n绿茶用八十度的水冲泡两分钟。", source="茶.md", library="notes")
-    add = db.contexts.add
+    add = db.memories.add
     add(
         thread="kitchen",
         source="agent",
@@ -92,11 +92,9 @@ class Looker:
 
     def __init__(self, browser: Browser, served: Served, **options: Any) -> None:
         self.served = served
-        self.context = browser.new_context(
-            **{"viewport": {"width": 1280, "height": 800}, **options}
-        )
-        self.context.set_default_timeout(10_000)
-        self.page = self.context.new_page()
+        self.memory = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        self.memory.set_default_timeout(10_000)
+        self.page = self.memory.new_page()
         self.problems: list[str] = []
         self.expected: tuple[str, ...] = ()
         self.page.on(
@@ -128,7 +126,7 @@ class Looker:
         trace: TracebackType | None,
     ) -> None:
         ran = self.page.evaluate("typeof window.__xss") if kind is None else "undefined"
-        self.context.close()
+        self.memory.close()
         if kind is None:
             left = [
                 each for each in self.problems if not any(some in each for some in self.expected)

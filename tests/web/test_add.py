@@ -156,4 +156,4 @@ def test_a_memory_is_written(writer: Looker) -> None:
     writer.button("Remember it").click()
     writer.wait(".stored a").click()
     writer.wait(".prose", "The kettle whistles.")
-    assert writer.served.db.contexts.count(tags=["kettle"]) == 1
+    assert writer.served.db.memories.count(tags=["kettle"]) == 1

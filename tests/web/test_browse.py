@@ -82,7 +82,7 @@ def test_several_are_changed_and_deleted_at_once_after_saying_what_happens(write
     writer.page.get_by_label("Tags to add", exact=False).fill("seen")
     writer.button("Change", exact=True).click()
     writer.wait(".memory-row .chip", "seen")
-    assert writer.served.db.contexts.count(tags=["seen"]) == 2
+    assert writer.served.db.memories.count(tags=["seen"]) == 2
 
 
 def test_a_library_is_described_and_deleted(writer: Looker, tmp_path: Path) -> None:

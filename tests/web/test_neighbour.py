@@ -102,7 +102,7 @@ def neighbour() -> Iterator[Neighbour]:
 
 
 def _visit(writer: Looker, url: str) -> Page:
-    page = writer.context.new_page()
+    page = writer.memory.new_page()
     page.goto(url)
     assert page.title() == "Neighbour"
     return page
@@ -119,7 +119,7 @@ def test_a_server_on_another_port_is_sent_nothing_that_lets_it_in(
     host: str, writer: Looker, neighbour: Neighbour
 ) -> None:
     token = _kept(writer)
-    assert writer.context.cookies() == []
+    assert writer.memory.cookies() == []
     page = _visit(writer, f"http://{host}:{neighbour.port}/")
     page.evaluate("fetch('/again', { credentials: 'include' }).then(reply => reply.text())")
     page.goto(f"http://{host}:{neighbour.port}/third")
@@ -134,9 +134,9 @@ def test_a_page_of_another_port_can_neither_read_nor_write(
     host: str, writer: Looker, neighbour: Neighbour
 ) -> None:
     token = _kept(writer)
-    before = writer.served.db.contexts.count()
+    before = writer.served.db.memories.count()
     page = _visit(writer, f"http://{host}:{neighbour.port}/")
-    with writer.context.expect_page() as event:
+    with writer.memory.expect_page() as event:
         found = page.evaluate(ATTACK, writer.served.url)
     # A request that is only sent is no success yet; nor are answers that cannot be read.
     assert found.pop("beacon") == "true" and found.pop("blind write") in ("refused", "opaque")
@@ -145,14 +145,14 @@ def test_a_page_of_another_port_can_neither_read_nor_write(
     opened.wait_for_selector("#file:not(:empty)")  # our page: the person is let in, not its opener
     assert opened.evaluate("window.opener") is None
     assert page.evaluate("window.opened.closed")
-    assert writer.served.db.contexts.count() == before
+    assert writer.served.db.memories.count() == before
     assert token not in "\n".join(neighbour.seen)
 
 
 def test_our_page_has_one_name_only(writer: Looker) -> None:
     """`localhost` may be ::1, where others may listen on the same port: no page of that origin."""
     port = writer.served.port
-    page = writer.context.new_page()
+    page = writer.memory.new_page()
     answer = page.goto(f"http://localhost:{port}/#token={_kept(writer)}")
     assert answer is not None and answer.status == 421
     assert f"use http://127.0.0.1:{port}/" in answer.text()
@@ -167,7 +167,7 @@ def test_the_token_leaves_the_address_and_serves_every_tab_and_reload(writer: Lo
     assert writer.page.url == address and writer.page.evaluate("history.length") <= 2
     writer.page.reload()
     writer.wait("#file", "notes.db")
-    tab = writer.context.new_page()
+    tab = writer.memory.new_page()
     tab.goto(f"{address}#/health")
     tab.wait_for_selector("#file:not(:empty)")
     assert tab.url == f"{address}#/health"

@@ -96,7 +96,7 @@ def test_what_is_known_of_a_document_stands_beside_it(looker: Looker) -> None:
 
 
 def test_a_citation_is_copied(looker: Looker) -> None:
-    looker.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    looker.memory.grant_permissions(["clipboard-read", "clipboard-write"])
     _open(looker, "green tea sencha", "notes/drinks/tea.md")
     looker.button("Copy citation").click()
     looker.wait(".notice", "Copied")
@@ -137,11 +137,11 @@ def test_a_memory_is_read_edited_and_deleted(writer: Looker) -> None:
     writer.button("Delete").click()
     writer.wait("dialog", "1 memory")
     writer.button("Cancel").click()
-    assert writer.served.db.stats().contexts == 3
+    assert writer.served.db.stats().memories == 3
     writer.button("Delete").click()
     writer.button("Delete 1 memory").click()
     writer.wait(".notice", "1 memory deleted")
-    assert writer.served.db.stats().contexts == 2
+    assert writer.served.db.stats().memories == 2
 
 
 def test_a_document_is_edited_and_deleted_and_says_what_that_does(writer: Looker) -> None:
@@ -185,7 +185,7 @@ def test_the_history_of_a_document_shows_its_changes_and_takes_one_back(writer: 
 
 def test_the_images_of_a_memory_are_shown(writer: Looker) -> None:
     dot = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAAAAAAALAAAAAABAAEAAAIBRAA7")
-    kept = writer.served.db.contexts.add(
+    kept = writer.served.db.memories.add(
         "kitchen", "user", "a dot", images=[Image(mime_type="image/gif", data=dot)]
     )
     writer.go(f"#/memory/{kept.id}")

@@ -80,7 +80,7 @@ def _store(db: Database) -> list[str]:
             library="hostile",
             metadata=metadata,
         )
-        db.contexts.add(
+        db.memories.add(
             thread=name[:100],
             source="agent",
             text=f"canary {text}",
@@ -148,7 +148,7 @@ def test_every_hostile_document_and_memory_is_read(browser: Browser, hostile: Pa
             looker.wait(".prose > *")
             assert looker.page.evaluate("({}).polluted === undefined")
             assert _harmless(looker)
-        for memory in db.contexts.browse(limit=100):
+        for memory in db.memories.browse(limit=100):
             looker.go(f"#/memory/{memory.id}")
             looker.until(
                 "document.querySelector('#panel-about')?.textContent.includes(it)",

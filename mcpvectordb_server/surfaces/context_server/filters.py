@@ -136,7 +136,7 @@ def requested_filters(
     }
     return RequestedFilters(
         which={**which, "where": conditions},
-        problems=problems or db.contexts.problems(conditions),
+        problems=problems or db.memories.problems(conditions),
         metadata_count=len(read),
         count=len(read) + sum(value is not None for value in which.values()),
     )
@@ -170,7 +170,7 @@ def _condition(key: Any, operator: Any, value: Any, case_sensitive: Any) -> Cond
 
 
 def _problems(db: Database, condition: Condition | str) -> list[str]:
-    return [condition] if isinstance(condition, str) else db.contexts.problems([condition])
+    return [condition] if isinstance(condition, str) else db.memories.problems([condition])
 
 
 def possible(ids: list[int]) -> list[int]:

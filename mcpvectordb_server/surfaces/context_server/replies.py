@@ -12,14 +12,14 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from mcpvectordb import (
-    Context,
-    ContextStats,
     Database,
     Explained,
     Hit,
     Image,
     InvalidInput,
     MCPVectorDBError,
+    Memory,
+    MemoryStats,
     NotFound,
     Results,
     Scores,
@@ -139,7 +139,7 @@ class HybridReply(FilterRefusal, total=False):
 # Entries
 
 
-def entry(context: Context, *, text: str | None = None) -> EntryReply:
+def entry(context: Memory, *, text: str | None = None) -> EntryReply:
     """A context as all tools return it, without images."""
     return EntryReply(
         id=context.id,
@@ -154,7 +154,7 @@ def entry(context: Context, *, text: str | None = None) -> EntryReply:
     )
 
 
-def whole(context: Context) -> EntryReply:
+def whole(context: Memory) -> EntryReply:
     """A context with all its images."""
     made = entry(context)
     if context.images:
@@ -162,7 +162,7 @@ def whole(context: Context) -> EntryReply:
     return made
 
 
-def previews(contexts: Iterable[Context]) -> list[EntryReply]:
+def previews(contexts: Iterable[Memory]) -> list[EntryReply]:
     """Contexts with the beginning of their texts, and images as far as they fit."""
     made = []
     for context in contexts:
@@ -173,7 +173,7 @@ def previews(contexts: Iterable[Context]) -> list[EntryReply]:
     return _with_images(made)
 
 
-def hits(results: Results[Context], legs: Sequence[str]) -> list[EntryReply]:
+def hits(results: Results[Memory], legs: Sequence[str]) -> list[EntryReply]:
     """The results of a search, with the scores of the legs that this tool has."""
     reranked = "rerank" in results.legs
     return _with_images([(hit.item, _hit(hit, legs, reranked)) for hit in results])
@@ -187,7 +187,7 @@ def preview(text: str) -> str:
     return text[: space if space > SHORTEST_PREVIEW else PREVIEW] + "..."
 
 
-def _hit(hit: Hit[Context], legs: Sequence[str], reranked: bool) -> EntryReply:
+def _hit(hit: Hit[Memory], legs: Sequence[str], reranked: bool) -> EntryReply:
     made = EntryReply(**entry(hit.item), scores=scores(hit.scores, legs, reranked))
     if hit.highlighted is not None:
         made["highlighted"] = hit.highlighted
@@ -225,7 +225,7 @@ def stats(explained: Explained, filters: int) -> dict[str, Any]:
 
 
 def hybrid_stats(
-    results: Results[Context], explained: Explained, rrf_k: int, filters: int
+    results: Results[Memory], explained: Explained, rrf_k: int, filters: int
 ) -> dict[str, Any]:
     """The statistics that `explain_query` asks for, of both legs and of their fusion."""
     legs = {leg: stats(part, filters) for leg, part in explained.legs.items()}
@@ -299,7 +299,7 @@ def _image_reply(image: Image) -> ImageReply:
     return made
 
 
-def _with_images(made: Sequence[tuple[Context, EntryReply]]) -> list[EntryReply]:
+def _with_images(made: Sequence[tuple[Memory, EntryReply]]) -> list[EntryReply]:
     """Entries with their images, as far as these fit into MAX_IMAGES."""
     room = MAX_IMAGES
     for context, each in made:
@@ -347,8 +347,8 @@ class StatisticsReply(TypedDict, total=False):
 
 def statistics(db: Database) -> StatisticsReply:
     """The reply of `get_statistics`."""
-    shelf, file, backlog = db.contexts.statistics(), db.stats(), db.contexts.backlog()
-    total = shelf.contexts
+    shelf, file, backlog = db.memories.statistics(), db.stats(), db.memories.backlog()
+    total = shelf.memories
     return StatisticsReply(
         total_entries=total,
         by_source=dict(shelf.by_source),
@@ -391,10 +391,10 @@ def statistics(db: Database) -> StatisticsReply:
             "chunk_overlap": file.chunk_overlap,
             "aggregation": "max",
         },
-        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_contexts},
+        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_memories},
     )
 
 
-def _available(shelf: ContextStats, leg: str) -> dict[str, Any]:
+def _available(shelf: MemoryStats, leg: str) -> dict[str, Any]:
     reason = shelf.unavailable.get(leg)
     return {"enabled": True, "available": reason is None, **({"reason": reason} if reason else {})}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Context, Database, InvalidInput, ModelMissing, Results
+from mcpvectordb import Database, InvalidInput, Memory, ModelMissing, Results
 from mcpvectordb_server.surfaces.context_server import replies
 from mcpvectordb_server.surfaces.context_server.filters import (
     BySource,
@@ -100,12 +100,12 @@ def search_context(
     )
     if requested.problems:
         return ContextSearchReply(results=[], count=0, **_refused(requested))
-    page = db.contexts.browse(
+    page = db.memories.browse(
         limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
     )
     reply = ContextSearchReply(results=replies.previews(page), count=len(page))
-    missing = "" if len(page) else db.contexts.why_empty(**requested.which)
-    if note := "; ".join(filter(None, [missing, db.contexts.backlog().note])):
+    missing = "" if len(page) else db.memories.why_empty(**requested.which)
+    if note := "; ".join(filter(None, [missing, db.memories.backlog().note])):
         reply["note"] = note
     if page.explained:
         reply["stats"] = replies.stats(page.explained, requested.metadata_count)
@@ -124,7 +124,7 @@ def get_context_by_ids(
     """
     return [
         replies.whole(each)
-        for each in db.contexts.get(possible(context_ids), images=include_images)
+        for each in db.memories.get(possible(context_ids), images=include_images)
     ]
 
 
@@ -137,14 +137,14 @@ def list_threads(db: Database) -> ThreadsReply:
     threads = [
         ThreadReply(
             thread_id=each.name,
-            entry_count=each.contexts,
+            entry_count=each.memories,
             source_types=each.sources,
             multimodal_count=each.multimodal,
             first_entry=each.first_at,
             last_entry=each.last_at,
             last_id=each.last_id,
         )
-        for each in db.contexts.threads()
+        for each in db.memories.threads()
     ]
     return ThreadsReply(threads=threads, total_threads=len(threads))
 
@@ -191,7 +191,7 @@ def semantic_search_context(
         metadata_filters=metadata_filters,
     )
     _not_blank(query)
-    reply = SemanticReply(query=query, results=[], count=0, model=db.contexts.model())
+    reply = SemanticReply(query=query, results=[], count=0, model=db.memories.model())
     if requested.problems:
         return SemanticReply(**reply, **_refused(requested))
     page = _page(limit, offset, include_images, explain_query)
@@ -341,8 +341,8 @@ def _page(limit: int, offset: int, images: bool, explain: bool) -> dict[str, Any
 
 def _search(
     db: Database, query: str, requested: RequestedFilters, **options: Any
-) -> Results[Context]:
-    return db.contexts.search(query, rerank=db.config.rerank_contexts, **requested.which, **options)
+) -> Results[Memory]:
+    return db.memories.search(query, rerank=db.config.rerank_memories, **requested.which, **options)
 
 
 def _refused(requested: RequestedFilters, *, explain: bool = False) -> replies.FilterRefusal:
@@ -369,4 +369,4 @@ def _not_blank(query: str) -> None:
 def _unavailable(db: Database, reasons: Mapping[str, str]) -> str:
     """Why nothing was searched by meaning; "" if it was, or if there is nothing to search."""
     reason = reasons.get("vector", "")
-    return reason if reason and db.contexts.count() else ""
+    return reason if reason and db.memories.count() else ""

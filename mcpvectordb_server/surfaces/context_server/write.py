@@ -120,14 +120,14 @@ def store_context(
     at once stores nothing new: the entry keeps its id, and tags, images and metadata that are given
     replace its own. For many entries use `store_context_batch`.
     """
-    stored = db.contexts.add(
+    stored = db.memories.add(
         thread_id, source, text, metadata=metadata, tags=tags, images=images_of(images)
     )
     done = "stored" if stored.status == "added" else "updated"
     return StoreReply(
         success=True,
         context_id=stored.id,
-        thread_id=stored.context.thread,
+        thread_id=stored.memory.thread,
         message=(
             f"Context {done} with {len(images or ())} "
             f"images{f'; {stored.note}' if stored.note else ' (embedding generated)'}"
@@ -159,7 +159,7 @@ def update_context(
     Use metadata_patch to change single keys, such as a status. For many entries use
     `update_context_batch`.
     """
-    done = db.contexts.update(
+    done = db.memories.update(
         context_id,
         text=text,
         metadata=metadata,
@@ -194,7 +194,7 @@ def delete_context(
     which: dict[str, Any] = (
         {"threads": [thread_id]} if context_ids is None else {"ids": possible(context_ids)}
     )
-    count = db.contexts.delete(**which)
+    count = db.memories.delete(**which)
     return ContextDeleteReply(
         success=True, deleted_count=count, message=f"Deleted {count} context entries"
     )
@@ -220,9 +220,9 @@ def store_context_batch(
     why not.
     """
     batch = BatchRequest(
-        entries, lambda item: db.contexts.checked(_entry(item)), store_context, "stored", atomic
+        entries, lambda item: db.memories.checked(_entry(item)), store_context, "stored", atomic
     )
-    done = batch.done(db.contexts.add_many)
+    done = batch.done(db.memories.add_many)
     return StoreBatchReply(
         **batch.summary(done),
         results=[
@@ -253,9 +253,9 @@ def update_context_batch(
     why not.
     """
     batch = BatchRequest(
-        updates, lambda item: db.contexts.checked(_change(item)), update_context, "updated", atomic
+        updates, lambda item: db.memories.checked(_change(item)), update_context, "updated", atomic
     )
-    done = batch.done(db.contexts.update_many)
+    done = batch.done(db.memories.update_many)
     return UpdateBatchReply(
         **batch.summary(done),
         results=[
@@ -295,7 +295,7 @@ def delete_context_batch(
             "give context_ids, thread_ids or older_than_days to say what to delete"
             + ("; source alone would delete too much" if source else "")
         )
-    count = db.contexts.delete(
+    count = db.memories.delete(
         None if context_ids is None else possible(context_ids),
         threads=thread_ids,
         source=source,

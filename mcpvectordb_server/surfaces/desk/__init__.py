@@ -30,9 +30,9 @@ def about(db: Database) -> str:
         + (f", {cut(' '.join(each.description.split()), 150)}" if each.description else "")
         for each in libraries
     ]
-    if memories := db.contexts.count():
+    if memories := db.memories.count():
         # Counting all threads would take too long for a handshake.
-        newest = dict.fromkeys(each.thread for each in db.contexts.browse(limit=50))
+        newest = dict.fromkeys(each.thread for each in db.memories.browse(limit=50))
         threads = ", ".join(cut(each, 40) for each in list(newest)[:8])
         told = counted(memories, "memory", "memories")
         lines.insert(0, f"- {told}, newest threads: {threads}")

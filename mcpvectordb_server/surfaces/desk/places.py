@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from typing_extensions import TypedDict
 
-from mcpvectordb import Chunk, Context, Database, Document, InvalidInput, NotFound
+from mcpvectordb import Chunk, Database, Document, InvalidInput, Memory, NotFound
 from mcpvectordb_server.replies import MAX_ECHO, cut
 
 _MEMORY = re.compile(r"memory:(\d{1,18})(?::\d{1,9})?", re.IGNORECASE)  # also with a line
@@ -25,7 +25,7 @@ class Located(NamedTuple):
     `former` says that it was named by the id of an earlier version.
     """
 
-    item: Document | Context
+    item: Document | Memory
     line: int | None = None
     lines: int | None = None
     former: bool = False
@@ -38,23 +38,23 @@ class Located(NamedTuple):
     @property
     def names(self) -> NamedItem:
         """The arguments by which the library is told of it."""
-        if isinstance(self.item, Context):
-            return {"document": None, "context": self.item.id}
-        return {"document": self.item.id, "context": None}
+        if isinstance(self.item, Memory):
+            return {"document": None, "memory": self.item.id}
+        return {"document": self.item.id, "memory": None}
 
 
 class NamedItem(TypedDict):
-    """A document or a context, for `Database.similar` and `Database.verify`."""
+    """A document or a memory, for `Database.similar` and `Database.verify`."""
 
     document: str | None
-    context: int | None
+    memory: int | None
 
 
-def of(item: Chunk | Document | Context, first: int = 0, last: int = 0) -> str:
+def of(item: Chunk | Document | Memory, first: int = 0, last: int = 0) -> str:
     """The name of something stored; a passage has its lines, a document those that are given."""
     if isinstance(item, Chunk):
         return of(item.document, item.first_line, item.last_line)
-    if isinstance(item, Context):
+    if isinstance(item, Memory):
         return f"memory:{item.id}"
     return item.path + (f":{first}-{last}" if last > first else f":{first}" if first else "")
 
@@ -83,9 +83,9 @@ def locate(db: Database, place: str) -> Located:
     )
 
 
-def memory(db: Database, id: int) -> Context:
+def memory(db: Database, id: int) -> Memory:
     """The memory with this number; raises NotFound."""
-    found = db.contexts.get([id], images=False)
+    found = db.memories.get([id], images=False)
     if not found:
         raise NotFound(f"there is no memory:{id}; search finds memories by their text")
     return found[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from mcpvectordb import Context, Database, Document, DocumentHeading, InvalidInput
+from mcpvectordb import Database, Document, DocumentHeading, InvalidInput, Memory
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import cut, to_json
 from mcpvectordb_server.surfaces.desk import places
@@ -38,7 +38,7 @@ def read(
         raise InvalidInput(f"around must be 0 or more, not {around}")
     given = places.locate(db, place)
     document = given.item
-    if isinstance(document, Context):
+    if isinstance(document, Memory):
         return _memory(document, room)
     text = db.documents.text(document.id)
     lines = text.removesuffix("\n").split("\n")
@@ -109,7 +109,7 @@ def _outline(headings: list[DocumentHeading], room: int) -> str:
     return "\n".join(shown)[:room].rpartition("\n")[0]
 
 
-def _memory(memory: Context, room: int) -> str:
+def _memory(memory: Memory, room: int) -> str:
     told = [places.of(memory), memory.thread, memory.created_at[:10]]
     if memory.tags:
         told.append(f"tags {', '.join(memory.tags)}")
@@ -135,10 +135,10 @@ def status(
     libraries = db.documents.libraries()
     lines = [
         f"Documents: {stats.documents:,} ({stats.chunks:,} passages). "
-        f"Memories: {stats.contexts:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
+        f"Memories: {stats.memories:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
     ]
     lines += [places.in_line(f"Job: {each}") for each in grant.jobs()]
-    waiting = [each for each in (db.documents.backlog().note, db.contexts.backlog().note) if each]
+    waiting = [each for each in (db.documents.backlog().note, db.memories.backlog().note) if each]
     lines += [f"Embedding: {each}" for each in waiting]
     lines += [places.in_line(f"Note: {each}") for each in stats.notes]
     named = [
@@ -150,12 +150,12 @@ def status(
     lines += [places.in_line(f"Library {each}") for each in named]
     if more := len(libraries) - len(named):
         lines.append(f"[{more} more libraries]")
-    threads = db.contexts.threads()[:10] if stats.contexts else []
+    threads = db.memories.threads()[:10] if stats.memories else []
     if threads:
         lines.append(
             places.in_line(
                 "Threads: "
-                + ", ".join(f"{cut(each.name, 60)} ({each.contexts:,})" for each in threads)
+                + ", ".join(f"{cut(each.name, 60)} ({each.memories:,})" for each in threads)
             )
         )
     return "\n".join(lines)

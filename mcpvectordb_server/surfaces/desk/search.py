@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from mcpvectordb import Chunk, Context, Database, Document, Hit, InvalidInput, Results
+from mcpvectordb import Chunk, Database, Document, Hit, InvalidInput, Memory, Results
 from mcpvectordb_server.replies import cut
 from mcpvectordb_server.surfaces.desk import places
 from mcpvectordb_server.surfaces.desk.optional import (
@@ -33,10 +33,10 @@ MOST_LINES = 200
 LONGEST_LINE = 200
 
 Kind = Annotated[Literal["all", "documents", "memories"], EMPTY]
-_KINDS: dict[str, Literal["documents", "contexts"] | None] = {
+_KINDS: dict[str, Literal["documents", "memories"] | None] = {
     "all": None,
     "documents": "documents",
-    "memories": "contexts",
+    "memories": "memories",
 }
 
 
@@ -191,8 +191,8 @@ def verify(
     return "\n".join(lines)
 
 
-def _place_of(item: Document | Context, first: int, last: int) -> str:
-    if isinstance(item, Context):
+def _place_of(item: Document | Memory, first: int, last: int) -> str:
+    if isinstance(item, Memory):
         return places.of(item)
     return places.of(item, first, last)
 
@@ -209,14 +209,14 @@ def _query(query: str | list[dict[str, str]]) -> Any:
     return query
 
 
-def _remarks(db: Database, found: Results[Chunk | Context]) -> list[str]:
+def _remarks(db: Database, found: Results[Chunk | Memory]) -> list[str]:
     """What an agent should know about a search besides its hits."""
     remarks = [found.verdict] if found.verdict else []
     if not found.hits and not found.verdict:
         remarks.append("Nothing was found.")
     if found.note:
         remarks.append(f"{found.note}.")
-    stored = found.hits or db.documents.count() or db.contexts.count()
+    stored = found.hits or db.documents.count() or db.memories.count()
     if stored and (why := found.reasons.get("vector")):
         remarks.append(f"Not searched by meaning: {why}.")
     elif found.backlog.note:
@@ -226,7 +226,7 @@ def _remarks(db: Database, found: Results[Chunk | Context]) -> list[str]:
     return remarks
 
 
-def _hits(found: Results[Chunk | Context], room: int, offset: int, remarks: Sequence[str]) -> str:
+def _hits(found: Results[Chunk | Memory], room: int, offset: int, remarks: Sequence[str]) -> str:
     shown = [_passage(hit, number) for number, hit in enumerate(found, offset + 1)]
     fit = fitted(shown, room - sum(map(len, remarks)))
     notes = list(remarks)
@@ -241,7 +241,7 @@ def _hits(found: Results[Chunk | Context], room: int, offset: int, remarks: Sequ
     return "\n\n".join(filter(None, [fit.text, " ".join(notes)]))
 
 
-def _passage(hit: Hit[Chunk | Context], number: int) -> CitedPassage:
+def _passage(hit: Hit[Chunk | Memory], number: int) -> CitedPassage:
     item = hit.item
     told = [places.of(item)]
     if isinstance(item, Chunk):
@@ -263,7 +263,7 @@ def _passage(hit: Hit[Chunk | Context], number: int) -> CitedPassage:
     return CitedPassage(citation, text, _focus(hit))
 
 
-def _focus(hit: Hit[Chunk | Context]) -> int:
+def _focus(hit: Hit[Chunk | Memory]) -> int:
     """The offset in a passage of the line that has most words of the query."""
     if not isinstance(hit.item, Chunk) or hit.line <= hit.item.first_line:
         return 0

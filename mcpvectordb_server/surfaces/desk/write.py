@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from mcpvectordb import Context, Database, Hit, Ingested, InvalidInput, Refused, Synced
+from mcpvectordb import Database, Hit, Ingested, InvalidInput, Memory, Refused, Synced
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import cut
 from mcpvectordb_server.surfaces.desk import places
@@ -41,17 +41,17 @@ def remember(
     """Keep a fact, decision or preference for later. Says if nearly the same is remembered."""
     if replace.strip():
         old = _memory(db, replace)
-        done = db.contexts.update(
+        done = db.memories.update(
             old.id, text=text, tags=tags or None, metadata_patch=metadata or None
         )
-        return _changed("replaced", done.context, done.note, f"It was: {cut(old.text, 200)}")
+        return _changed("replaced", done.memory, done.note, f"It was: {cut(old.text, 200)}")
     near = _near(db, text)
     for each in near:
         if _plain(each.text) == _plain(text):
             return _changed(
                 "known", each, "", f"It is remembered already, since {each.created_at[:10]}."
             )
-    stored = db.contexts.add(thread, "agent", text, tags=tags or None, metadata=metadata or None)
+    stored = db.memories.add(thread, "agent", text, tags=tags or None, metadata=metadata or None)
     remark = ""
     if near:
         remark = (
@@ -59,7 +59,7 @@ def remember(
             + "; ".join(f"{places.of(each)} ({cut(each.text, 120)})" for each in near)
             + ". If this corrects it, forget the old one."
         )
-    return _changed("remembered", stored.context, stored.note, remark)
+    return _changed("remembered", stored.memory, stored.note, remark)
 
 
 def ingest(
@@ -139,11 +139,11 @@ def update(
     if not metadata and tags is None and not title and not library:
         raise InvalidInput("nothing to change: give metadata, tags, title or library")
     given = _only_one(db, place)
-    if isinstance(given.item, Context):
+    if isinstance(given.item, Memory):
         if title or library:
             raise InvalidInput("a memory has no title and no library: give metadata or tags")
-        done = db.contexts.update(given.item.id, metadata_patch=metadata or None, tags=tags)
-        return _changed("updated", done.context, "", f"Written: {', '.join(done.fields)}.")
+        done = db.memories.update(given.item.id, metadata_patch=metadata or None, tags=tags)
+        return _changed("updated", done.memory, "", f"Written: {', '.join(done.fields)}.")
     patch = metadata if tags is None else {**metadata, "tags": tags}
     changed = db.documents.update(
         given.item.id,
@@ -159,8 +159,8 @@ def forget(db: Database, *, place: str) -> str:
     file stays.
     """
     given = _only_one(db, place)
-    if isinstance(given.item, Context):
-        db.contexts.delete([given.item.id])
+    if isinstance(given.item, Memory):
+        db.memories.delete([given.item.id])
         what = cut(given.item.text, 120)
     else:
         db.documents.delete(given.item.id)
@@ -171,7 +171,7 @@ def forget(db: Database, *, place: str) -> str:
 def _only_one(db: Database, place: str) -> Located:
     """What a place names, if it can mean only one thing: it is to be changed."""
     given = places.locate(db, place)
-    if isinstance(given.item, Context):
+    if isinstance(given.item, Memory):
         return given
     if given.former:
         raise InvalidInput(
@@ -189,22 +189,22 @@ def _only_one(db: Database, place: str) -> Located:
     return given
 
 
-def _memory(db: Database, place: str) -> Context:
+def _memory(db: Database, place: str) -> Memory:
     given = places.locate(db, place)
-    if isinstance(given.item, Context):
+    if isinstance(given.item, Memory):
         return given.item
     raise InvalidInput(f"{given.place} is a document; replace takes a memory such as memory:7")
 
 
-def _near(db: Database, text: str) -> list[Context]:
+def _near(db: Database, text: str) -> list[Memory]:
     """Memories that say nearly the same as a text, best first."""
     if not text.strip():
         raise InvalidInput("text must not be blank: say what to remember")
-    found = db.contexts.search(text[:_COMPARED], limit=5)
+    found = db.memories.search(text[:_COMPARED], limit=5)
     return [hit.item for hit in found if _is_near(hit, text)]
 
 
-def _is_near(hit: Hit[Context], text: str) -> bool:
+def _is_near(hit: Hit[Memory], text: str) -> bool:
     by_meaning = hit.relevance is not None and (hit.scores.vector or 0.0) >= NEAR_COSINE
     ours, theirs = (set(_plain(each).split()) for each in (text, hit.item.text))
     return by_meaning or len(ours & theirs) >= NEAR_WORDS * len(ours | theirs)
@@ -214,9 +214,9 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", " ", text.casefold()).strip()
 
 
-def _changed(status: str, context: Context, note: str, remark: str) -> str:
-    thread = places.in_line(cut(context.thread, 60))
-    told = f"{status}: {places.of(context)} in {thread}."
+def _changed(status: str, memory: Memory, note: str, remark: str) -> str:
+    thread = places.in_line(cut(memory.thread, 60))
+    told = f"{status}: {places.of(memory)} in {thread}."
     return " ".join(filter(None, [told, remark, note]))
 
 

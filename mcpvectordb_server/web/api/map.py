@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from mcpvectordb import Chunk, Context
+from mcpvectordb import Chunk, Memory
 from mcpvectordb_server.web.api.documents import Offset
 from mcpvectordb_server.web.hits import HitReply, item_replies
 from mcpvectordb_server.web.map_cache import PassageMap
@@ -107,9 +107,9 @@ def get_passages(
     memories: Annotated[list[int] | None, "Ids of memories", Field(max_length=500)] = None,
 ) -> PassagesReply:
     """The passages and memories that points of the map stand for."""
-    items: list[Chunk | Context] = [
+    items: list[Chunk | Memory] = [
         *site.db.documents.chunks_by_ids(chunks or []),
-        *site.db.contexts.get(memories or [], images=False),
+        *site.db.memories.get(memories or [], images=False),
     ]
     return PassagesReply(passages=item_replies(site.db, items, LONGEST_TEXT))
 
@@ -132,7 +132,7 @@ def duplicates(
                 passages=get_passages(
                     site,
                     chunks=list(each.chunks[:SHOWN]),
-                    memories=list(each.contexts[: max(0, SHOWN - len(each.chunks))]),
+                    memories=list(each.memories[: max(0, SHOWN - len(each.chunks))]),
                 )["passages"],
             )
             for number, each in enumerate(page, offset + 1)

@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from mcpvectordb import Context, NotFound
+from mcpvectordb import Memory, NotFound
 from mcpvectordb_server.web.api.documents import UNDO, Few, Limit, Offset
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
 from mcpvectordb_server.web.site import Site
@@ -61,7 +61,7 @@ class ThreadEntry(TypedDict):
     """A thread with its counts."""
 
     name: str
-    contexts: int
+    memories: int
     sources: int
     multimodal: int
     first_at: str
@@ -149,15 +149,15 @@ def list_memories(
     """List memories, newest first."""
     bounds = (("gte", since), ("lte", until))
     where = [("created_at", sign, bound) for sign, bound in bounds if bound is not None]
-    contexts = site.db.contexts
-    found = contexts.browse(
+    memories = site.db.memories
+    found = memories.browse(
         limit=limit, offset=offset, thread=thread, tags=tags, source=source, where=where
     )
     which = {"thread": thread, "tags": tags, "source": source, "where": where}
     return MemoryList(
         memories=[memory_reply(each) for each in found],
-        total=contexts.count(**which),  # type: ignore[arg-type]
-        note="" if found or offset else contexts.why_empty(**which),  # type: ignore[arg-type]
+        total=memories.count(**which),  # type: ignore[arg-type]
+        note="" if found or offset else memories.why_empty(**which),  # type: ignore[arg-type]
     )
 
 
@@ -190,7 +190,7 @@ def get_image(
 def similar_to_memory(site: Site, *, id: MemoryId, limit: Few = 8) -> SimilarReply:
     """The documents and memories nearest to a memory."""
     _found(site, id)
-    return similar_reply(site.db, site.db.similar(context=id, limit=limit))
+    return similar_reply(site.db, site.db.similar(memory=id, limit=limit))
 
 
 def add_memory(
@@ -203,8 +203,8 @@ def add_memory(
     metadata: Annotated[dict[str, Any] | None, "What else there is to say of it"] = None,
 ) -> AddedMemory:
     """Store a memory."""
-    done = site.db.contexts.add(thread, source, text, metadata=metadata, tags=tags)
-    return AddedMemory(status=done.status, memory=memory_reply(done.context), note=done.note)
+    done = site.db.memories.add(thread, source, text, metadata=metadata, tags=tags)
+    return AddedMemory(status=done.status, memory=memory_reply(done.memory), note=done.note)
 
 
 def update_memory(
@@ -217,12 +217,10 @@ def update_memory(
     metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
 ) -> UpdatedMemory:
     """Change a memory."""
-    done = site.db.contexts.update(
+    done = site.db.memories.update(
         id, text=text, tags=tags, metadata=metadata, metadata_patch=metadata_patch
     )
-    return UpdatedMemory(
-        memory=memory_reply(done.context), fields=list(done.fields), note=done.note
-    )
+    return UpdatedMemory(memory=memory_reply(done.memory), fields=list(done.fields), note=done.note)
 
 
 def delete_memories(
@@ -232,10 +230,10 @@ def delete_memories(
     dry_run: Annotated[bool, "Only say what would happen"] = False,
 ) -> DeletedMemories:
     """Remove memories."""
-    found = site.db.contexts.get(ids, images=False)
+    found = site.db.memories.get(ids, images=False)
     known = {each.id for each in found}
     if not dry_run and known:
-        site.db.contexts.delete(known)
+        site.db.memories.delete(known)
     count = len(found)
     return DeletedMemories(
         dry_run=dry_run,
@@ -256,7 +254,7 @@ def delete_memories(
 def threads(site: Site) -> ThreadList:
     """All threads."""
     return ThreadList(
-        threads=[cast("ThreadEntry", each.to_dict()) for each in site.db.contexts.threads()]
+        threads=[cast("ThreadEntry", each.to_dict()) for each in site.db.memories.threads()]
     )
 
 
@@ -264,7 +262,7 @@ def tags(site: Site) -> TagList:
     """All tags."""
     return TagList(
         tags=[
-            TagEntry(name=name, memories=count) for name, count in site.db.contexts.tags().items()
+            TagEntry(name=name, memories=count) for name, count in site.db.memories.tags().items()
         ]
     )
 
@@ -272,19 +270,19 @@ def tags(site: Site) -> TagList:
 def timeline(site: Site) -> TimelineReply:
     """How many memories were stored on each day."""
     return TimelineReply(
-        days=[DayEntry(date=day, memories=count) for day, count in site.db.contexts.days().items()]
+        days=[DayEntry(date=day, memories=count) for day, count in site.db.memories.days().items()]
     )
 
 
-def memory_reply(memory: Context) -> MemoryReply:
+def memory_reply(memory: Memory) -> MemoryReply:
     """A memory for the API, without its images."""
     values = memory.to_dict()
     del values["images"]
     return cast("MemoryReply", values)
 
 
-def _found(site: Site, id: int, *, images: bool = False) -> Context:
-    found = site.db.contexts.get([id], images=images)
+def _found(site: Site, id: int, *, images: bool = False) -> Memory:
+    found = site.db.memories.get([id], images=images)
     if not found:
         raise NotFound(f"there is no memory {id}")
     return found[0]

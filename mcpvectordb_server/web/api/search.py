@@ -27,7 +27,7 @@ Since = Annotated[str | None, "From this date on: 2025-11-29, 2025-11, 7d, today
 Until = Annotated[str | None, "Up to this date"]
 Where = Annotated[dict[str, Any] | None, "More conditions, as in the library's `where`"]
 
-KINDS = {"documents": "documents", "memories": "contexts"}
+KINDS = {"documents": "documents", "memories": "memories"}
 # The key under which the library takes a question in each mode.
 _QUESTIONS = {"hybrid": "text", "text": "words", "vector": "meaning"}
 

@@ -108,8 +108,8 @@ class SpaceReply(TypedDict):
 def status(site: Site) -> StatusReply:
     """Counts, sizes, the model, what waits, and what goes on."""
     db = site.db
-    stats, contexts, coverage = db.stats(), db.contexts.statistics(), db.documents.coverage()
-    missing = contexts.unavailable.get("vector", "")
+    stats, memories, coverage = db.stats(), db.memories.statistics(), db.documents.coverage()
+    missing = memories.unavailable.get("vector", "")
     states = [job.state for job in site.jobs.newest_first()]
     return StatusReply(
         file=FileReply(path=stats.path, bytes=stats.bytes, format=stats.format),
@@ -117,9 +117,9 @@ def status(site: Site) -> StatusReply:
         libraries=stats.libraries,
         passages=stats.chunks,
         pending=stats.pending,
-        memories=stats.contexts,
-        threads=contexts.threads,
-        tags=contexts.tags,
+        memories=stats.memories,
+        threads=memories.threads,
+        tags=memories.tags,
         vectors=stats.vectors,
         stores=stats.stores,
         model=ModelReply(
@@ -131,7 +131,7 @@ def status(site: Site) -> StatusReply:
             state="missing" if missing else "loading" if db.loading else "ready",
             reason=missing,
         ),
-        unavailable=dict(contexts.unavailable),
+        unavailable=dict(memories.unavailable),
         coverage=CoverageReply(
             embedded=coverage.embedded,
             partly=coverage.partly,
@@ -141,7 +141,7 @@ def status(site: Site) -> StatusReply:
         ),
         backlog=BacklogsReply(
             documents=backlog_reply(db.documents.backlog()),
-            memories=backlog_reply(db.contexts.backlog()),
+            memories=backlog_reply(db.memories.backlog()),
         ),
         embedding=_embedding(site, stats.pending),
         passed_over=len(db.documents.passed_over(limit=1_000)),
@@ -161,11 +161,7 @@ def space(site: Site) -> SpaceReply:
     parts = site.db.space()
     return SpaceReply(
         bytes=sum(parts.values()),
-        parts=[
-            SpacePart(name=name.replace("contexts", "memories"), bytes=size)
-            for name, size in parts.items()
-            if size
-        ],
+        parts=[SpacePart(name=name, bytes=size) for name, size in parts.items() if size],
     )
 
 

@@ -68,7 +68,7 @@ async function openOverview(app) {
 								"Threads",
 								"threads",
 								"thread",
-								threads.threads.map((each) => [each.name, each.contexts]),
+								threads.threads.map((each) => [each.name, each.memories]),
 							),
 							names(
 								"Tags",
@@ -123,7 +123,7 @@ function names(heading, all, one, rows) {
 
 async function openNames(kind, app) {
 	const reply = await get(`/api/${kind}`);
-	const rows = reply[kind].map((each) => [each.name, each.contexts ?? each.memories, each.last_at]);
+	const rows = reply[kind].map((each) => [each.name, each.memories, each.last_at]);
 	let found = rows;
 	const list = new List({
 		load: async (offset, limit) => ({ items: found.slice(offset, offset + limit), total: found.length }),

@@ -361,7 +361,7 @@ class Search {
 		const choices = {
 			library: ["Library", libraries.libraries.map((each) => [each.name, each.documents])],
 			file_type: ["Type", types.file_types.map((each) => [each.name, each.documents])],
-			thread: ["Thread", threads.threads.map((each) => [each.name, each.contexts])],
+			thread: ["Thread", threads.threads.map((each) => [each.name, each.memories])],
 			tag: ["Tag", tags.tags.map((each) => [each.name, each.memories])],
 		};
 		const take = (name) => (event) => {

@@ -33,9 +33,9 @@ CODES = {
 
 def commands(group: click.Group, name: str = "") -> Iterator[str]:
     """The names of all commands and subcommands."""
-    with click.Context(group) as context:
-        for each in group.list_commands(context):
-            command = group.get_command(context, each)
+    with click.Context(group) as memory:
+        for each in group.list_commands(memory):
+            command = group.get_command(memory, each)
             yield f"{name} {each}".strip()
             if isinstance(command, click.Group):
                 yield from commands(command, each)

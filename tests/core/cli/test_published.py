@@ -18,7 +18,7 @@ def published(shell: Shell, postgres_url: str, tmp_path: Path) -> Shell:
         file.documents.ingest_text(
             "Green tea is brewed for three minutes.", source="notes/tea.md", title="Tea"
         )
-        file.contexts.add("chores", "user", "Buy tea")
+        file.memories.add("chores", "user", "Buy tea")
         file.publish(postgres_url, origin="desk")
     url: Any = postgres_url
     shell.db = url

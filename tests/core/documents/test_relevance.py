@@ -119,15 +119,15 @@ def test_whole_documents_are_judged_by_the_same_evidence(air: Database) -> None:
     assert [hit.relevance for hit in search_documents(air, "panel flutter", mode="text")] == [None]
 
 
-def test_contexts_are_judged_by_the_cosine_of_their_nearest_chunk(air: Database) -> None:
-    air.contexts.add("a thread", "agent", "Panels flutter at high speed.")
-    air.contexts.add("a thread", "agent", "The stew simmers for two hours.")
+def test_memories_are_judged_by_the_cosine_of_their_nearest_chunk(air: Database) -> None:
+    air.memories.add("a thread", "agent", "Panels flutter at high speed.")
+    air.memories.add("a thread", "agent", "The stew simmers for two hours.")
     for mode in ("hybrid", "vector"):
-        found = air.contexts.search("when do panels flutter?", mode=mode)
+        found = air.memories.search("when do panels flutter?", mode=mode)
         assert found[0].relevance > 0.3 > WEAK > found[1].relevance and found.verdict == ""
-        strange = air.contexts.search("tax return of a company", mode=mode)
+        strange = air.memories.search("tax return of a company", mode=mode)
         assert strange.verdict.startswith("Nothing relevant was found: ")
-    by_words = air.contexts.search("flutter", mode="text")
+    by_words = air.memories.search("flutter", mode="text")
     assert by_words[0].relevance is None and by_words.verdict == ""
     assert "not calibrated for this way of searching" in by_words.uncalibrated
 
@@ -187,7 +187,7 @@ def test_of_few_passages_nobody_says_that_none_is_relevant(
     with Database(tmp_path / "notes.db", config=Config(model=MODEL)) as db:
         for name, text in NOTES.items():
             db.documents.ingest_text(text, source=name)
-            db.contexts.add("t", "user", text)
+            db.memories.add("t", "user", text)
         wrong = 0
         for name, question in QUESTIONS.items():
             monkeypatch.setattr(relevance, "FEW_PASSAGES", 0)
@@ -195,7 +195,7 @@ def test_of_few_passages_nobody_says_that_none_is_relevant(
             monkeypatch.setattr(relevance, "FEW_PASSAGES", len(NOTES) + 1)
             found = db.documents.search(question)
             assert name in {hit.item.document.source for hit in found} and not found.verdict
-            assert not db.contexts.search(question).verdict and not db.search(question).verdict
+            assert not db.memories.search(question).verdict and not db.search(question).verdict
             asked = db.documents.search(question, min_relevance=1.0).verdict
             assert asked.startswith("Nothing relevant enough was found")
             asked = db.search(question, min_relevance=1.0).verdict

@@ -481,11 +481,11 @@ def test_certificates_are_checked(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate = self_signed(tmp_path, "name.test")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    memory = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    memory.load_cert_chain(certificate)
     monkeypatch.setattr(endpoint, "system_resolver", lambda host, port: ["127.0.0.1"])
     model = added(server, tmp_path / "models")
-    with serving(EndpointServer(), context=context) as secure:
+    with serving(EndpointServer(), memory=memory) as secure:
         safe = changed(model, url=secure.url.replace("127.0.0.1", "name.test"))
         reason = error_of(safe)
         assert "TLS" in reason and "certificate verify failed" in reason and not secure.asked

@@ -62,7 +62,7 @@ REFERENCE = {
     "x" * 101: [101, 100, 102],
 }
 
-# Each is one token in any context, so the token starts are known without a tokenizer.
+# Each is one token in any memory, so the token starts are known without a tokenizer.
 WHOLE = ["cat", "CAT", "café", "cafe\u0301", "東", "👩‍👩‍👧", "!", "seven", "re\0port"]
 SPACES = [" ", "\n", "\r\n", "\t ", "\u00a0", "\u3000", " \0 ", " \u200d", "  \x01\x02 "]
 known_texts = st.lists(st.tuples(st.sampled_from(SPACES), st.sampled_from(WHOLE)), max_size=30)

@@ -28,7 +28,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
         db.documents.ingest_text(
             "=1+1, says the sheet", source="https://example.org/a?b", metadata={"tags": ["x", "y"]}
         )
-        db.contexts.add(
+        db.memories.add(
             "plans",
             "user",
             "Rotate the signing keys in May.",
@@ -36,7 +36,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
             metadata={"status": "open"},
             images=[Image(data=PNG, mime_type="image/png")],
         )
-        db.contexts.add("plans", "agent", "Done: keys rotated.")
+        db.memories.add("plans", "agent", "Done: keys rotated.")
         db.vectors.add("v1", np.array([1, 2, 3], np.float32), metadata={"colour": "red"})
         db.vectors.add("v2", [0.1, 0.2], store="exact", namespace="n", metric="dot")
         yield db

@@ -13,7 +13,7 @@ from mcpvectordb.records import Source
 from tests.support import Letters
 
 
-def test_documents_and_contexts_become_files_with_front_matter(
+def test_documents_and_memories_become_files_with_front_matter(
     db: Database, tmp_path: Path
 ) -> None:
     db.export_to(tmp_path / "out")

@@ -52,7 +52,7 @@ def test_a_file_is_for_its_owner_and_never_replaced_without_being_asked(
 ) -> None:
     path = tmp_path / name
     done = db.export_to(path)
-    assert (done.documents, done.contexts, done.vectors) == (3, 2, 2)
+    assert (done.documents, done.memories, done.vectors) == (3, 2, 2)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     with pytest.raises(InvalidInput, match="exists already"):
@@ -103,22 +103,22 @@ def test_what_a_killed_export_left_is_removed_by_the_next_one(db: Database, tmp_
 
 def test_one_library_is_exported_alone(db: Database, tmp_path: Path) -> None:
     done = db.export_to(tmp_path / "out.jsonl", library="code")
-    assert (done.documents, done.contexts, done.vectors) == (1, 0, 0)
+    assert (done.documents, done.memories, done.vectors) == (1, 0, 0)
     with pytest.raises(NotFound, match="code"):
         db.export_to(tmp_path / "other.jsonl", library="cod")
 
 
 def test_what_others_write_meanwhile_is_not_in_it(db: Database, tmp_path: Path) -> None:
-    """The first item that is counted lets another thread add contexts; they come too late."""
+    """The first item that is counted lets another thread add memories; they come too late."""
 
     def write(progress: Progress) -> None:
         if progress.done == 1:
-            thread = threading.Thread(target=db.contexts.add, args=("late", "user", "Too late."))
+            thread = threading.Thread(target=db.memories.add, args=("late", "user", "Too late."))
             thread.start()
             thread.join()
 
     db.export_to(tmp_path / "out.jsonl", progress=write)
-    assert db.contexts.count(thread="late") == 1
+    assert db.memories.count(thread="late") == 1
     assert "Too late" not in (tmp_path / "out.jsonl").read_text("utf-8")
 
 

@@ -75,7 +75,7 @@ def test_nothing_is_kept_where_history_is_off() -> None:
         assert rows(db, "history_versions") == 1
         db.keep_history(False)
         db.documents.ingest_text("three", source="a.md")
-        db.contexts.delete([db.contexts.add("t", "user", "x").id])
+        db.memories.delete([db.memories.add("t", "user", "x").id])
         assert rows(db, "history_versions") == rows(db, "history_changes") == 0
         assert db.history() == [] and db.check() == []
         db.keep_history(True)

@@ -36,19 +36,19 @@ def test_an_agents_mistaken_deletion_is_back_with_one_call(db: Database) -> None
     assert db.stats().pending == 0 and db.check() == []
 
 
-def test_a_context_comes_back_with_its_id_tags_images_and_metadata(db: Database) -> None:
+def test_a_memory_comes_back_with_its_id_tags_images_and_metadata(db: Database) -> None:
     image = Image(data=b"\x89PNG", mime_type="image/png", metadata={"w": 1})
-    stored = db.contexts.add(
+    stored = db.memories.add(
         "thread", "agent", "Use WAL", tags=["sqlite"], metadata={"status": "open"}, images=[image]
     )
-    [before] = db.contexts.get([stored.id])
-    db.contexts.update(stored.id, text="Use DELETE", metadata={}, tags=[], images=[])
-    db.contexts.delete([stored.id])
+    [before] = db.memories.get([stored.id])
+    db.memories.update(stored.id, text="Use DELETE", metadata={}, tags=[], images=[])
+    db.memories.delete([stored.id])
     db.undo()
     db.undo(2)
-    assert db.contexts.get([stored.id]) == [before]
-    assert db.contexts.search("WAL", mode="text")[0].item.id == stored.id
-    assert db.contexts.browse(where={"metadata.status": "open"})[0].id == stored.id
+    assert db.memories.get([stored.id]) == [before]
+    assert db.memories.search("WAL", mode="text")[0].item.id == stored.id
+    assert db.memories.browse(where={"metadata.status": "open"})[0].id == stored.id
     assert db.check() == []
 
 
@@ -141,18 +141,18 @@ def test_documents_are_read_as_they_were(db: Database) -> None:
         db.documents.browse(as_of="some day")
 
 
-def test_contexts_are_read_as_they_were(db: Database) -> None:
-    one = db.contexts.add("t", "user", "one", tags=["x"], images=[Image(data=b"1")]).id
-    db.contexts.update(one, text="two", tags=["y"])
-    two = db.contexts.add("t", "agent", "other").id
-    db.contexts.delete([one])
-    assert [each.text for each in db.contexts.get([one, two], as_of=1)] == ["one"]
-    assert [each.text for each in db.contexts.get([one, two], as_of=3)] == ["other", "two"]
-    assert db.contexts.get([one], as_of=1)[0].images == (Image(data=b"1"),)
-    assert [each.id for each in db.contexts.browse(as_of=1, tags=["x"])] == [one]
-    assert [each.id for each in db.contexts.browse(as_of=2, tags=["x"])] == []
-    assert [each.id for each in db.contexts.browse(as_of=2, content_type="multimodal")] == [one]
-    assert [each.id for each in db.contexts.browse(as_of=4, source="agent")] == [two]
+def test_memories_are_read_as_they_were(db: Database) -> None:
+    one = db.memories.add("t", "user", "one", tags=["x"], images=[Image(data=b"1")]).id
+    db.memories.update(one, text="two", tags=["y"])
+    two = db.memories.add("t", "agent", "other").id
+    db.memories.delete([one])
+    assert [each.text for each in db.memories.get([one, two], as_of=1)] == ["one"]
+    assert [each.text for each in db.memories.get([one, two], as_of=3)] == ["other", "two"]
+    assert db.memories.get([one], as_of=1)[0].images == (Image(data=b"1"),)
+    assert [each.id for each in db.memories.browse(as_of=1, tags=["x"])] == [one]
+    assert [each.id for each in db.memories.browse(as_of=2, tags=["x"])] == []
+    assert [each.id for each in db.memories.browse(as_of=2, content_type="multimodal")] == [one]
+    assert [each.id for each in db.memories.browse(as_of=4, source="agent")] == [two]
 
 
 def test_history_is_listed_by_name_and_time(db: Database) -> None:
@@ -161,7 +161,7 @@ def test_history_is_listed_by_name_and_time(db: Database) -> None:
     document = db.documents.ingest_text("one", source="notes/a.md", library="work").document
     clock[0] += 2 * 86_400
     db.documents.ingest_text("two", source="notes/a.md", library="work")
-    memory = db.contexts.add("t", "user", "x").id
+    memory = db.memories.add("t", "user", "x").id
     db.vectors.add("v", [1.0])
     db.documents.delete(db.documents.lookup("a.md").document.id)
     changes = [("deleted", "work/notes/a.md"), ("replaced", "work/notes/a.md")]
@@ -199,14 +199,14 @@ def test_no_title_and_no_path_forges_a_line_of_a_diff(db: Database) -> None:
 )
 def test_a_number_that_is_none_of_a_change_is_a_clear_error(db: Database, change: int) -> None:
     document = db.documents.ingest_text("one", source="a.md").document.id
-    context = db.contexts.add("t", "user", "x").id
+    memory = db.memories.add("t", "user", "x").id
     db.vectors.add("v", [1.0])
     for ask in (
         lambda: db.documents.get(document, as_of=change),
         lambda: db.documents.text(document, as_of=change),
         lambda: db.documents.browse(as_of=change),
-        lambda: db.contexts.get([context], as_of=change),
-        lambda: db.contexts.browse(as_of=change),
+        lambda: db.memories.get([memory], as_of=change),
+        lambda: db.memories.browse(as_of=change),
         lambda: db.vectors.get("v", as_of=change),
     ):
         with pytest.raises(InvalidInput, match=r"there is no change .* as_of is a time, or"):
@@ -254,17 +254,17 @@ def test_what_is_forgotten_for_good_is_nowhere_in_the_file(path: Path) -> None:
         db.documents.update(
             db.documents.lookup("zanzibar.md").document.id, metadata={"of": "zanzibar"}, library="b"
         )
-        context = db.contexts.add("t", "user", "a wombat", metadata={"of": "a gazelle"}).id
-        db.contexts.update(context, text="another wombat")
+        memory = db.memories.add("t", "user", "a wombat", metadata={"of": "a gazelle"}).id
+        db.memories.update(memory, text="another wombat")
         db.vectors.add("wombat-vector", [1.0, 2.0], metadata={"of": "gazelle"})
         db.vectors.delete("wombat-vector")
         assert db.forget("b/zanzibar.md").versions >= 3
-        assert db.forget(f"memory:{context}").versions == 1
+        assert db.forget(f"memory:{memory}").versions == 1
         assert db.forget("wombat-vector").versions == 2
         content = path.read_bytes() + Path(f"{path}-wal").read_bytes()
         assert [word for word in WORDS if word.encode() in content.lower()] == []
         assert db.check() == [] and db.documents.get(kept.id) == kept
-        for name in ("zanzibar.md", f"memory:{context}", "wombat-vector"):
+        for name in ("zanzibar.md", f"memory:{memory}", "wombat-vector"):
             with pytest.raises(NotFound):
                 db.forget(name)
 

@@ -1,4 +1,4 @@
-"""A state machine: the source changes, contexts here change, and imports bring one to the other."""
+"""A state machine: the source changes, memories here change, and imports bring one to the other."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class ImportMachine(RuleBasedStateMachine):
         if hash in self.here:
             self.changes += 1
             self.here[hash] = f"my own {self.changes}"
-            self.db.contexts.update(self.ids[hash], text=self.here[hash])
+            self.db.memories.update(self.ids[hash], text=self.here[hash])
 
     @rule(hash=HASHES)
     def delete_here(self, hash: str) -> None:
         if hash in self.here:
             del self.here[hash], self.imported[hash]
-            self.db.contexts.delete([self.ids.pop(hash)])
+            self.db.memories.delete([self.ids.pop(hash)])
 
     @rule()
     def import_all(self) -> None:
@@ -83,13 +83,13 @@ class ImportMachine(RuleBasedStateMachine):
         assert {name: sum(counts.values()) for name, counts in counted.items()} == expected
         self.ids = {
             each.metadata["imported"]["id"]: each.id
-            for each in self.db.contexts.browse(limit=100)
+            for each in self.db.memories.browse(limit=100)
             if each.metadata
         }
 
     @invariant()
     def what_is_here_is_what_is_expected(self) -> None:
-        texts = sorted(each.text for each in self.db.contexts.browse(limit=100))
+        texts = sorted(each.text for each in self.db.memories.browse(limit=100))
         assert texts == sorted(self.here.values())
 
     def teardown(self) -> None:

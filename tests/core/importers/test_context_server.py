@@ -1,4 +1,4 @@
-"""Databases of mcp-context-server: one that version 2.2.2 made, and one of version 3 by hand.
+"""Databases of mcp-memory-server: one that version 2.2.2 made, and one of version 3 by hand.
 
 Version 3 is not on PyPI; its tables are those of version 2 with UUIDs for ids.
 """
@@ -28,8 +28,8 @@ def test_entries_come_with_times_tags_metadata_and_images(
     sql.close()
     before = state(folder)
     done = db.import_from(folder)
-    assert (done.kind, done.added) == ("mcp-context-server", {"contexts": 3})
-    first, second, third = sorted(db.contexts.browse(images=True), key=lambda each: each.id)
+    assert (done.kind, done.added) == ("mcp-context-server", {"memories": 3})
+    first, second, third = sorted(db.memories.browse(images=True), key=lambda each: each.id)
     assert (first.thread, first.source, first.tags) == ("tea", "user", ("green", "water"))
     assert first.metadata is not None
     assert (first.metadata["status"], first.metadata["priority"]) == ("done", 3)
@@ -80,9 +80,9 @@ def test_ids_of_version_3_are_uuids(db: Database, tmp_path: Path) -> None:
                     (number, vector))  # fmt: skip
     sql.close()
     done = db.import_from(path)
-    assert (done.added, done.embeddings) == ({"contexts": 2}, {"kept": 2})
+    assert (done.added, done.embeddings) == ({"memories": 2}, {"kept": 2})
     assert done.not_kept == {"an earlier version of an entry": 1}
-    [entry] = db.contexts.search("sencha", mode="text")
+    [entry] = db.memories.search("sencha", mode="text")
     assert entry.item.metadata is not None
     assert (entry.item.metadata["imported"]["id"], entry.item.metadata["summary"]) == (
         IDS[0],

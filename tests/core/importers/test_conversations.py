@@ -121,10 +121,10 @@ def db(tmp_path: Path) -> Iterator[Database]:
 
 
 def said(db: Database) -> list[tuple[str, str, str, str]]:
-    """Source, text, thread and time of all contexts, the oldest first."""
+    """Source, text, thread and time of all memories, the oldest first."""
     return [
         (each.source, each.text, each.thread, each.created_at[:23])
-        for each in reversed(db.contexts.browse(limit=100).items)
+        for each in reversed(db.memories.browse(limit=100).items)
     ]
 
 
@@ -156,7 +156,7 @@ def test_the_shown_branch_of_a_chatgpt_conversation_becomes_a_thread(
             archive.write(folder / "conversations.json", "sub/conversations.json")
             archive.writestr("chat.html", "<html>")
     done = db.import_from(path)
-    assert done.kind == "chatgpt" and done.added == {"contexts": 4} and not done.unread
+    assert done.kind == "chatgpt" and done.added == {"memories": 4} and not done.unread
     assert said(db) == EXPECTED_CHATGPT
     assert done.not_kept == {
         "messages of branches that were edited or generated again": 1,
@@ -164,10 +164,10 @@ def test_the_shown_branch_of_a_chatgpt_conversation_becomes_a_thread(
         "messages of tools and of the system": 2,
         "thoughts of the model": 1,
     }
-    [eighty] = db.contexts.browse(where={"metadata.model": "gpt-4o"})
+    [eighty] = db.memories.browse(where={"metadata.model": "gpt-4o"})
     assert eighty.metadata is not None and eighty.metadata["title"] == "Green tea"
     again = db.import_from(path)
-    assert again.known == {"contexts": 4} and not again.added and not again.changed
+    assert again.known == {"memories": 4} and not again.added and not again.changed
 
 
 def test_an_export_in_parts_is_read_as_a_whole(db: Database, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_an_export_in_parts_is_read_as_a_whole(db: Database, tmp_path: Path) -> 
     written(tmp_path / "export" / "conversations-001.json", [other])
     done = db.import_from(tmp_path / "export")
     # Messages of both have the same ids here, which in real exports they never have.
-    assert done.kind == "chatgpt" and done.added["contexts"] + done.changed.get("contexts", 0) == 8
+    assert done.kind == "chatgpt" and done.added["memories"] + done.changed.get("memories", 0) == 8
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_conversation_that_is_not_sound_does_not_keep_others_out(
 ) -> None:
     path = written(tmp_path / "conversations.json", [{**CHATGPT, **change}, CHATGPT])
     done = db.import_from(path, "chatgpt")
-    assert db.contexts.count() == 4 and not done.skipped
+    assert db.memories.count() == 4 and not done.skipped
 
 
 def test_parents_in_a_circle_end(db: Database, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_message_that_was_said_later_comes_with_the_next_export(
     db.import_from(path)
     more = {**CHATGPT["mapping"], **message("u3", "user", "Thanks!", "a2", 1700000009.0)}
     written(path, [{**CHATGPT, "mapping": more, "current_node": "u3"}])
-    assert db.import_from(path).added == {"contexts": 1}
+    assert db.import_from(path).added == {"memories": 1}
 
 
 def test_claude_messages_come_with_the_text_of_their_attachments(
@@ -219,7 +219,7 @@ def test_claude_messages_come_with_the_text_of_their_attachments(
 ) -> None:
     path = written(tmp_path / "conversations.json", [CLAUDE, {"uuid": 5}, 7])
     done = db.import_from(path)
-    assert done.kind == "claude" and done.added == {"contexts": 2}
+    assert done.kind == "claude" and done.added == {"memories": 2}
     assert said(db) == [
         (
             "user",
@@ -230,8 +230,8 @@ def test_claude_messages_come_with_the_text_of_their_attachments(
         ("agent", "Yes, in May.", "claude/k-1", "2025-01-02T03:04:07.000"),
     ]
     assert done.not_kept["files in messages"] == 1 and len(done.unread) == 2
-    [context] = db.contexts.browse(where={"metadata.title": "Keys"}, source="agent")
-    assert db.contexts.search("keys May").hits[0].item.thread == context.thread
+    [memory] = db.memories.browse(where={"metadata.title": "Keys"}, source="agent")
+    assert db.memories.search("keys May").hits[0].item.thread == memory.thread
 
 
 def session(path: Path, lines: list[dict[str, Any]]) -> Path:
@@ -247,16 +247,16 @@ def test_sessions_of_claude_code_become_threads(db: Database, tmp_path: Path, pl
     home = tmp_path / "claude"
     session(home / "projects" / "-home-me" / "s.jsonl", SESSION)
     done = db.import_from(home / place)
-    assert done.kind == "claude-code" and done.added == {"contexts": 2}
+    assert done.kind == "claude-code" and done.added == {"memories": 2}
     assert [(source, text) for source, text, _, _ in said(db)] == [
         ("user", "Fix the tea pot."),
         ("agent", "Fixed."),
     ]
-    [context] = db.contexts.browse(source="user")
-    assert context.thread == "claude-code/s-1" and context.metadata is not None
-    assert context.metadata["title"] == "A session about tea"
-    assert context.metadata["project"] == "/home/me/project"
-    assert context.created_at == "2025-05-26T07:27:40.079000+00:00"
+    [memory] = db.memories.browse(source="user")
+    assert memory.thread == "claude-code/s-1" and memory.metadata is not None
+    assert memory.metadata["title"] == "A session about tea"
+    assert memory.metadata["project"] == "/home/me/project"
+    assert memory.created_at == "2025-05-26T07:27:40.079000+00:00"
     assert done.not_kept["messages of subagents"] == 1
     assert done.unread[0].startswith("s.jsonl, line 9: it is not JSON")
 
@@ -265,8 +265,8 @@ def test_a_resumed_session_does_not_repeat_messages(db: Database, tmp_path: Path
     session(tmp_path / "p" / "a.jsonl", SESSION)
     resumed = [{**each, "sessionId": "s-2"} for each in SESSION if "uuid" in each]
     session(tmp_path / "p" / "b.jsonl", [*resumed, line("user", "9", "More.", sessionId="s-2")])
-    assert db.import_from(tmp_path / "p").added == {"contexts": 3}
-    assert db.contexts.count(thread="claude-code/s-2") == 1
+    assert db.import_from(tmp_path / "p").added == {"memories": 3}
+    assert db.memories.count(thread="claude-code/s-2") == 1
 
 
 def test_hostile_archives_are_refused(db: Database, tmp_path: Path) -> None:
@@ -295,4 +295,4 @@ def test_a_value_of_any_depth_ends_in_the_report(db: Database, tmp_path: Path) -
     path = tmp_path / "conversations.json"
     path.write_text(f"[{json.dumps(CHATGPT)}, {'[' * 200_000}]")
     done = db.import_from(path)
-    assert done.added == {"contexts": 4} and "nested too deep" in done.unread[0]
+    assert done.added == {"memories": 4} and "nested too deep" in done.unread[0]

@@ -36,7 +36,7 @@ def test_conversations_become_threads(
 ) -> None:
     done = db.import_from(unpacked(version) / "logs.db")
     talks: dict[str, list[tuple[str, str]]] = {}
-    for each in sorted(db.contexts.browse(images=True), key=lambda each: each.id):
+    for each in sorted(db.memories.browse(images=True), key=lambda each: each.id):
         talks.setdefault(each.thread, []).append((each.source, each.text))
         assert bool(each.images) == (each.text == "And this one?")
         assert each.metadata is not None
@@ -53,7 +53,7 @@ def test_conversations_become_threads(
         ],
         [("user", prompt), ("agent", f"You said: {prompt}")],
     ]
-    assert done.added == {"contexts": sum(map(len, talks.values()))}
+    assert done.added == {"memories": sum(map(len, talks.values()))}
 
 
 def test_a_fork_brings_only_what_its_origin_has_not(
@@ -77,7 +77,7 @@ def test_a_fork_brings_only_what_its_origin_has_not(
     )
     sql.close()
     done = db.import_from(path)
-    assert [each.text for each in db.contexts.browse(thread="llm-fork")] == ["Why?"]
+    assert [each.text for each in db.memories.browse(thread="llm-fork")] == ["Why?"]
     assert done.not_kept == {"the reasoning of a model": 1}
 
 
@@ -89,4 +89,4 @@ def test_messages_that_form_a_circle_end(db: Database, unpacked: Callable[[str],
         "WHERE parent_hash IS NULL"
     )
     sql.close()
-    assert db.import_from(path).added == {"contexts": 12}
+    assert db.import_from(path).added == {"memories": 12}

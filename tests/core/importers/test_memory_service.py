@@ -11,15 +11,15 @@ from mcpvectordb import Database
 from tests.core.importers.conftest import state
 
 
-def test_memories_become_contexts_with_their_embeddings(
+def test_memories_become_memories_with_their_embeddings(
     db: Database, unpacked: Callable[[str], Path]
 ) -> None:
     folder = unpacked("mcp-memory-service-12.2.0")
     before = state(folder)
     done = db.import_from(folder)
-    assert (done.kind, done.added) == ("mcp-memory-service", {"contexts": 4})
+    assert (done.kind, done.added) == ("mcp-memory-service", {"memories": 4})
     assert (done.skipped, done.embeddings) == ({"it is deleted": 1}, {"kept": 4})
-    [hit] = db.contexts.search("malty", mode="text")
+    [hit] = db.memories.search("malty", mode="text")
     memory = hit.item
     assert (memory.thread, memory.source, memory.tags) == (
         "mcp-memory-service",
@@ -41,7 +41,7 @@ def test_a_memory_that_changed_is_updated(db: Database, unpacked: Callable[[str]
     sql.execute("UPDATE memories SET tags = 'tea,strong' WHERE content LIKE 'Assam%'")
     sql.close()
     done = db.import_from(folder)
-    assert (done.changed, done.known) == ({"contexts": 1}, {"contexts": 3})
-    [hit] = db.contexts.search("malty", mode="text")
+    assert (done.changed, done.known) == ({"memories": 1}, {"memories": 3})
+    [hit] = db.memories.search("malty", mode="text")
     assert hit.item.tags == ("strong", "tea")
     assert hit.item.created_at == "2023-11-14T22:13:20.500000+00:00"

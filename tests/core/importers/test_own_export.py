@@ -33,14 +33,14 @@ def document_reads(db: Database) -> list[Any]:
     return found
 
 
-def context_reads(db: Database) -> list[Any]:
-    statistics = db.contexts.statistics().to_dict()
+def memory_reads(db: Database) -> list[Any]:
+    statistics = db.memories.statistics().to_dict()
     return [
-        list(db.contexts.browse(limit=1000, images=True)),
-        db.contexts.threads(),
+        list(db.memories.browse(limit=1000, images=True)),
+        db.memories.threads(),
         {**statistics, "unavailable": None},
-        db.contexts.indexed_keys(),
-        list(db.contexts.browse(where={"metadata.status": "open"})),
+        db.memories.indexed_keys(),
+        list(db.memories.browse(where={"metadata.status": "open"})),
     ]
 
 
@@ -67,7 +67,7 @@ def searches(db: Database) -> list[Any]:
             for unit in ("passage", "document"):
                 results = db.documents.search(query, mode=mode, unit=unit, limit=20)  # type: ignore[arg-type]
                 found.append([hit(each) for each in results])
-            found.append([hit(each) for each in db.contexts.search(query, mode=mode, limit=20)])  # type: ignore[arg-type]
+            found.append([hit(each) for each in db.memories.search(query, mode=mode, limit=20)])  # type: ignore[arg-type]
     return found
 
 
@@ -81,7 +81,7 @@ def everything(db: Database) -> dict[str, Any]:
     return {
         "stats": stats,
         "documents": document_reads(db),
-        "contexts": context_reads(db),
+        "memories": memory_reads(db),
         "vectors": vector_reads(db),
         "searches": searches(db),
         "problems": db.check(),
@@ -115,12 +115,12 @@ def fill(db: Database, notes: Path) -> None:
     db.documents.ingest(notes / "tea.md", duplicate=True)
     db.documents.ingest(notes / "tea.md", duplicate=True)
     png = Image(data=b"\x89PNG\0", metadata={"w": 1})
-    first_context = db.contexts.add("t", "user", "Green keys α", tags=["B", "a"], images=[png]).id
-    db.contexts.add("t", "agent", "Water for tea.", metadata={"status": "open", "n": {"m": 1.5}})
-    gone = db.contexts.add("u", "user", "To be deleted.").id
-    db.contexts.add("u", "user", "After the deleted one.")
-    db.contexts.delete([gone])
-    db.contexts.update(first_context, metadata={})
+    first_memory = db.memories.add("t", "user", "Green keys α", tags=["B", "a"], images=[png]).id
+    db.memories.add("t", "agent", "Water for tea.", metadata={"status": "open", "n": {"m": 1.5}})
+    gone = db.memories.add("u", "user", "To be deleted.").id
+    db.memories.add("u", "user", "After the deleted one.")
+    db.memories.delete([gone])
+    db.memories.update(first_memory, metadata={})
     db.vectors.add("a", np.array([1, 2], np.float32), metadata={"x": "y"})
     db.vectors.add("a", [0.1, 0.2, 0.3], store="exact", namespace="n", metric="dot")
     db.vectors.add("b", [1e300, 2.0], store="exact", metric="dot")
@@ -167,7 +167,7 @@ numbers = st.floats(-1e6, 1e6).filter(lambda each: abs(each) > 1e-3)
 documents = st.tuples(
     st.just("document"), texts, names, st.sampled_from(["default", "Lib 2"]), objects
 )
-contexts = st.tuples(
+memories = st.tuples(
     st.just("context"),
     st.sampled_from(["t", "u"]),
     st.sampled_from(["user", "agent"]),
@@ -194,7 +194,7 @@ def do(db: Database, step: tuple[Any, ...]) -> None:
             db.documents.ingest_text(text, source=name, library=library, metadata=values)
         case ("context", thread, source, text, values, tags, image):
             images = [Image(data=image)] if image else None
-            db.contexts.add(thread, source, text, metadata=values, tags=tags, images=images)
+            db.memories.add(thread, source, text, metadata=values, tags=tags, images=images)
         case ("vector", id, embedding, (store, metric), namespace, values):
             db.vectors.add(
                 id, embedding, store=store, metric=metric, namespace=namespace, metadata=values
@@ -202,17 +202,17 @@ def do(db: Database, step: tuple[Any, ...]) -> None:
         case ("delete", place):
             for each in db.documents.browse(limit=1, offset=place):
                 db.documents.delete(each.id)
-            for context in db.contexts.browse(limit=1, offset=place):
-                db.contexts.delete([context.id])
+            for memory in db.memories.browse(limit=1, offset=place):
+                db.memories.delete([memory.id])
         case ("update", place, values, title):
             for each in db.documents.browse(limit=1, offset=place):
                 db.documents.update(each.id, metadata=values, title=title)
-            for context in db.contexts.browse(limit=1, offset=place):
-                db.contexts.update(context.id, metadata=values)
+            for memory in db.memories.browse(limit=1, offset=place):
+                db.memories.update(memory.id, metadata=values)
 
 
 @settings(max_examples=scaled(10), deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(documents | contexts | vectors | deletions | updates, max_size=12))
+@given(st.lists(documents | memories | vectors | deletions | updates, max_size=12))
 def test_any_content_comes_back_equal(steps: list[tuple[Any, ...]]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -243,24 +243,24 @@ def exported(original: Path, tmp_path: Path) -> Path:
 
 def test_what_is_here_stays_and_what_is_missing_comes(exported: Path, tmp_path: Path) -> None:
     with Database(tmp_path / "b.db", embedder=Letters()) as db:
-        mine = db.contexts.add("mine", "user", "I was here first.")
+        mine = db.memories.add("mine", "user", "I was here first.")
         db.documents.ingest_text("My keys.", source="k.md")
         db.vectors.add("a", [9.0, 9.0])
         done = db.import_from(exported)
         assert set(done.skipped) == {"another version of it is here, which stays as it is"}
         assert sum(done.skipped.values()) == 2
-        assert db.contexts.get([mine.id])[0].text == "I was here first."
-        assert db.contexts.count() == 4 and db.vectors.get("a").embedding.tolist() == [9.0, 9.0]
+        assert db.memories.get([mine.id])[0].text == "I was here first."
+        assert db.memories.count() == 4 and db.vectors.get("a").embedding.tolist() == [9.0, 9.0]
         again = db.import_from(exported)
-        assert not again.added and db.contexts.count() == 4
+        assert not again.added and db.memories.count() == 4
         assert db.check() == []
 
 
 def test_a_dry_run_stores_nothing(exported: Path, tmp_path: Path) -> None:
     with Database(tmp_path / "b.db", embedder=Letters()) as db:
         planned = db.import_from(exported, dry_run=True)
-        assert planned.added == {"libraries": 1, "documents": 6, "contexts": 3, "vectors": 3}
-        assert db.stats().documents == db.stats().contexts == db.stats().vectors == 0
+        assert planned.added == {"libraries": 1, "documents": 6, "memories": 3, "vectors": 3}
+        assert db.stats().documents == db.stats().memories == db.stats().vectors == 0
         assert db.import_from(exported).added == planned.added
 
 

@@ -22,8 +22,8 @@ from mcpvectordb.importers import reading
 from mcpvectordb.importers.items import (
     Expected,
     FollowedFolder,
-    ImportedContext,
     ImportedDocument,
+    ImportedMemory,
     ImportedVector,
     Item,
     LeftOut,
@@ -182,7 +182,7 @@ def test_a_small_source_fills_neither_memory_nor_disk(
     assert "nothing was imported" in str(error.value) and "\n" not in str(error.value)
     assert path.name in str(error.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KB
-    assert db.documents.count() == db.contexts.count() == db.vectors.count() == 0
+    assert db.documents.count() == db.memories.count() == db.vectors.count() == 0
     left = {each.name for each in (tmp_path / "home").iterdir()}
     assert left <= {"notes.db", "notes.db-wal", "notes.db-shm"}
     good = tmp_path / "good.jsonl"
@@ -199,7 +199,7 @@ def test_an_element_that_needs_more_memory_than_there_is_is_refused(
     words = "400,000,000 bytes of memory to read, twice parse_memory .*MCPVECTORDB_PARSE_MEMORY"
     with pytest.raises(ParseFailed, match=words):
         db.import_from(path)
-    assert db.contexts.count() == 0
+    assert db.memories.count() == 0
 
 
 def test_a_conversation_that_leads_back_to_itself_is_read_once(
@@ -212,7 +212,7 @@ def test_a_conversation_that_leads_back_to_itself_is_read_once(
     mapping = {str(n): node(str(n), str((n + 1) % 50)) for n in range(50)}
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps([{"conversation_id": "c", "current_node": "0", "mapping": mapping}]))
-    assert db.import_from(path).added == {"contexts": 50}
+    assert db.import_from(path).added == {"memories": 50}
 
 
 def test_an_honest_packed_source_and_a_file_with_a_hole_are_read(
@@ -250,7 +250,7 @@ ITEMS: list[Item] = [
         embeddings={"Tea, \u00e9 \ud83d": b"\0\1\2\3", "Tea": b"abcd"},
         model="m",
     ),
-    ImportedContext(
+    ImportedMemory(
         id="c",
         thread="t",
         source="user",
@@ -315,7 +315,7 @@ def test_links_in_a_folder_are_followed(db: Database, tmp_path: Path) -> None:
     (folder / "a.jsonl").write_text(json.dumps(session))
     (tmp_path / "elsewhere.jsonl").write_text(json.dumps(session | {"uuid": "2"}))
     (folder / "link.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
-    assert db.import_from(folder).added == {"contexts": 2}
+    assert db.import_from(folder).added == {"memories": 2}
 
 
 CONFINED = """

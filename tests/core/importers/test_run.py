@@ -41,13 +41,13 @@ def test_a_dry_run_says_the_same_and_stores_nothing(db: Database, tmp_path: Path
     source = memories(tmp_path / "m.db", {"a": "Tea is hot", "b": " ", "c": "Ice is cold"})
     plan = db.import_from(source, dry_run=True)
     assert plan.dry_run
-    assert db.contexts.count() == 0
+    assert db.memories.count() == 0
     done = db.import_from(source)
     assert (
         (plan.added, plan.skipped)
         == (done.added, done.skipped)
         == (
-            {"contexts": 2},
+            {"memories": 2},
             {"it has no text": 1},
         )
     )
@@ -55,15 +55,15 @@ def test_a_dry_run_says_the_same_and_stores_nothing(db: Database, tmp_path: Path
 
 def test_times_are_those_of_the_source(db: Database, tmp_path: Path) -> None:
     db.import_from(memories(tmp_path / "m.db", {"a": "Tea is hot"}))
-    [context] = db.contexts.browse()
-    assert context.created_at == "2020-09-13T12:26:40.000000+00:00"
-    assert context.updated_at == "2023-11-14T22:13:20.000000+00:00"
+    [memory] = db.memories.browse()
+    assert memory.created_at == "2020-09-13T12:26:40.000000+00:00"
+    assert memory.updated_at == "2023-11-14T22:13:20.000000+00:00"
 
 
 def test_equal_texts_stay_apart(db: Database, tmp_path: Path) -> None:
     done = db.import_from(memories(tmp_path / "m.db", {"a": "Tea is hot", "b": "Tea is hot"}))
     # the same thread, source, time and text: one of them is enough
-    assert (done.added, done.known) == ({"contexts": 1}, {"contexts": 1})
+    assert (done.added, done.known) == ({"memories": 1}, {"memories": 1})
 
 
 def test_what_changed_here_is_kept_and_what_changed_there_too_is_said(
@@ -71,28 +71,26 @@ def test_what_changed_here_is_kept_and_what_changed_there_too_is_said(
 ) -> None:
     source = tmp_path / "m.db"
     db.import_from(memories(source, {"a": "Tea is hot", "b": "Ice is cold"}))
-    [tea, ice] = sorted(db.contexts.browse(), key=lambda each: each.id)
-    db.contexts.update(tea.id, text="Tea is warm")
+    [tea, ice] = sorted(db.memories.browse(), key=lambda each: each.id)
+    db.memories.update(tea.id, text="Tea is warm")
     done = db.import_from(source)
-    assert done.known == {"contexts": 2}
+    assert done.known == {"memories": 2}
     memories(source, {"a": "Tea is very hot", "b": "Ice is very cold"})
     done = db.import_from(source)
-    assert (done.changed, list(done.skipped.values())) == ({"contexts": 1}, [1])
+    assert (done.changed, list(done.skipped.values())) == ({"memories": 1}, [1])
     assert "changed both here and in its source" in next(iter(done.skipped))
-    assert {each.text for each in db.contexts.browse()} == {"Tea is warm", "Ice is very cold"}
-    [now] = db.contexts.get([ice.id])
+    assert {each.text for each in db.memories.browse()} == {"Tea is warm", "Ice is very cold"}
+    [now] = db.memories.get([ice.id])
     assert now.text == "Ice is very cold"
-    assert db.import_from(source).known == {"contexts": 1}
+    assert db.import_from(source).known == {"memories": 1}
 
 
-def test_a_context_whose_mark_was_removed_is_known_by_its_text(
-    db: Database, tmp_path: Path
-) -> None:
+def test_a_memory_whose_mark_was_removed_is_known_by_its_text(db: Database, tmp_path: Path) -> None:
     source = memories(tmp_path / "m.db", {"a": "Tea is hot"})
     db.import_from(source)
-    [context] = db.contexts.browse()
-    db.contexts.update(context.id, metadata={})
-    assert db.import_from(source).known == {"contexts": 1}
+    [memory] = db.memories.browse()
+    db.memories.update(memory.id, metadata={})
+    assert db.import_from(source).known == {"memories": 1}
 
 
 def test_a_document_of_the_same_name_is_not_overwritten(db: Database, tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_a_source_that_moved_is_known(db: Database, tmp_path: Path) -> None:
     source = memories(tmp_path / "m.db", {"a": "Tea is hot"})
     db.import_from(source)
     moved = source.rename(tmp_path / "elsewhere.db")
-    assert db.import_from(moved).known == {"contexts": 1}
+    assert db.import_from(moved).known == {"memories": 1}
 
 
 def test_metadata_that_is_called_as_the_mark_is_kept(db: Database, tmp_path: Path) -> None:
@@ -176,12 +174,12 @@ def test_a_killed_import_is_completed_by_the_next_one(tmp_path: Path) -> None:
                 process.kill()
                 break
     with Database(tmp_path / "notes.db", embedder=Letters()) as db:
-        first = db.contexts.count()
+        first = db.memories.count()
         assert 0 < first < 700
         done = db.import_from(source)
-        assert (done.known["contexts"], done.added["contexts"]) == (first, 700 - first)
+        assert (done.known["memories"], done.added["memories"]) == (first, 700 - first)
         assert done.pending == 0
-        assert db.contexts.count() == 700
+        assert db.memories.count() == 700
         assert not db.check()
     [left] = tmp_path.glob(".mcpvectordb-import-*")
     os.utime(left, (0, 0))
@@ -197,7 +195,7 @@ def test_two_imports_at_once_store_everything_once(tmp_path: Path) -> None:
     def run() -> None:
         with Database(path, embedder=Letters()) as mine:
             done = mine.import_from(source)
-            added.append(done.added.get("contexts", 0))
+            added.append(done.added.get("memories", 0))
 
     threads = [threading.Thread(target=run) for _ in range(3)]
     for thread in threads:
@@ -205,10 +203,10 @@ def test_two_imports_at_once_store_everything_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     with Database(path, embedder=Letters()) as db:
-        assert (sum(added), db.contexts.count()) == (800, 800)
+        assert (sum(added), db.memories.count()) == (800, 800)
         assert not db.check()
 
 
 def test_the_report_is_json(db: Database, tmp_path: Path) -> None:
     done = db.import_from(memories(tmp_path / "m.db", {"a": "Tea is hot"}))
-    assert json.loads(json.dumps(done.to_dict()))["added"] == {"contexts": 1}
+    assert json.loads(json.dumps(done.to_dict()))["added"] == {"memories": 1}

@@ -202,35 +202,35 @@ def test_another_process_at_work_is_named_in_the_outlook(path: Path) -> None:
         assert db.documents.backlog().outlook == "another process is embedding"
 
 
-def test_a_context_is_stored_without_waiting_longer_than_it_may(
+def test_a_memory_is_stored_without_waiting_longer_than_it_may(
     db: Database, embedder: Gated
 ) -> None:
     db.embed_in_background(wait=0)
-    stored = db.contexts.add("t", "user", "apple")
+    stored = db.memories.add("t", "user", "apple")
     assert stored.note == "found by words now; by meaning as embedding proceeds, 1 passage waiting"
-    assert db.contexts.search("apple").legs == ("text",)
-    assert "waiting: 1" in db.contexts.search("apple", mode="vector").reasons["vector"]
-    changed = db.contexts.update(stored.id, text="pear")
+    assert db.memories.search("apple").legs == ("text",)
+    assert "waiting: 1" in db.memories.search("apple", mode="vector").reasons["vector"]
+    changed = db.memories.update(stored.id, text="pear")
     assert changed.fields == ("text",) and "1 passage waiting" in changed.note
     batch = [Entry(thread="t", source="user", text=text) for text in ("plum", "fig")]
     for atomic in (True, False):
-        assert all(each.result for each in db.contexts.add_many(batch, atomic=atomic))
+        assert all(each.result for each in db.memories.add_many(batch, atomic=atomic))
     embedder.gate.set()
-    assert embed_in_the_background(db) == "" and db.contexts.search("pear").legs == (
+    assert embed_in_the_background(db) == "" and db.memories.search("pear").legs == (
         "text",
         "vector",
     )
     assert db.check() == []
 
 
-def test_a_context_is_embedded_at_once_where_that_is_quick(db: Database, embedder: Gated) -> None:
+def test_a_memory_is_embedded_at_once_where_that_is_quick(db: Database, embedder: Gated) -> None:
     embedder.gate.set()
     db.embed_in_background(wait=LONG)
-    assert db.contexts.add("t", "user", "apple").note == "" and db.stats().pending == 0
+    assert db.memories.add("t", "user", "apple").note == "" and db.stats().pending == 0
     embedder.broken = True
     with pytest.raises(EmbeddingFailed):
-        db.contexts.add("t", "user", "pear")
-    assert db.contexts.count() == 1
+        db.memories.add("t", "user", "pear")
+    assert db.memories.count() == 1
 
 
 def test_a_file_that_is_open_for_reading_only_is_left_as_it_is(path: Path) -> None:

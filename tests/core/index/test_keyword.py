@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Config, Database
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.keyword import KeywordIndex
-from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.text.query import parse_query
 from tests.support import Letters
@@ -48,7 +48,7 @@ def db() -> Iterator[Database]:
 
 def index(file_rows: int, budget: int = 10**9) -> KeywordIndex:
     tuning = Tuning(file_rows=file_rows)
-    return KeywordIndex("document_words", "document_chunks", Memory(budget), tuning)
+    return KeywordIndex("document_words", "document_chunks", ResidentEntries(budget), tuning)
 
 
 def test_every_chunk_that_has_any_word_is_found_even_if_the_word_is_common(db: Database) -> None:

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mcpvectordb import Config, Database
 from mcpvectordb.index import Allowed, changes
 from mcpvectordb.index.keyword import KeywordIndex, KeywordMatch
-from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.fts5 import varints
 from mcpvectordb.text.query import parse_query
@@ -46,12 +46,12 @@ IN_MEMORY = Tuning(file_rows=-1)
 
 def from_memory(budget: int = 10_000_000) -> KeywordIndex:
     """An index that answers from postings, from the first query on."""
-    return KeywordIndex("document_words", "document_chunks", Memory(budget), IN_MEMORY)
+    return KeywordIndex("document_words", "document_chunks", ResidentEntries(budget), IN_MEMORY)
 
 
 def from_file() -> KeywordIndex:
     """An index that was never used before and has FTS5 answer at any cost."""
-    return KeywordIndex("document_words", "document_chunks", Memory(0), IN_FILE)
+    return KeywordIndex("document_words", "document_chunks", ResidentEntries(0), IN_FILE)
 
 
 def assert_alike(found: KeywordMatch, expected: KeywordMatch, ids: list[int]) -> None:
@@ -192,7 +192,7 @@ def test_transactions_that_began_earlier_do_not_see_later_rows(path: Path, delet
 
 def test_the_first_query_of_a_process_goes_to_the_file_and_later_ones_to_memory() -> None:
     with opened("apple", "banana") as sql:
-        memory = Memory(10_000)
+        memory = ResidentEntries(10_000)
         matching = KeywordIndex("document_words", "document_chunks", memory)
         for kept in ([], ["", "appl"]):
             matching.match(sql, parse_query("apple"), Allowed(), 5)
@@ -202,7 +202,7 @@ def test_the_first_query_of_a_process_goes_to_the_file_and_later_ones_to_memory(
 def test_a_first_query_that_concerns_many_rows_is_answered_from_memory() -> None:
     with opened("apple", "apple", "banana") as sql:
         for rows, kept in ((2, False), (1, True)):
-            memory = Memory(10_000)
+            memory = ResidentEntries(10_000)
             matching = KeywordIndex(
                 "document_words", "document_chunks", memory, Tuning(file_rows=rows)
             )
@@ -212,7 +212,7 @@ def test_a_first_query_that_concerns_many_rows_is_answered_from_memory() -> None
 
 def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
     with opened("apple pie", "pie apple") as sql:
-        memory = Memory(10_000)
+        memory = ResidentEntries(10_000)
         matching = KeywordIndex("document_words", "document_chunks", memory, IN_MEMORY)
         found = matching.match(sql, parse_query('"apple pie"'), Allowed(), 5)
         assert [id for id, _ in found.best] == [1] and not memory.size
@@ -220,7 +220,7 @@ def test_a_quoted_phrase_is_looked_up_in_the_file() -> None:
 
 def test_the_least_recently_used_terms_are_dropped_beyond_the_budget() -> None:
     with opened(*["apple banana cherry"] * 40) as sql:
-        memory = Memory(40 * 21 + 2 * 40 * 2)  # the rows and two terms
+        memory = ResidentEntries(40 * 21 + 2 * 40 * 2)  # the rows and two terms
         matching = KeywordIndex("document_words", "document_chunks", memory, IN_MEMORY)
         for text in ("apple", "banana", "apple", "cherry", "apple cherry", "banana"):
             query = parse_query(text)

@@ -305,16 +305,16 @@ def test_what_agents_remember_is_found_by_meaning_while_it_waits(path: Path) -> 
         db.documents.ingest_text("x", source="x")
     with Database(path, config=ON) as db:  # the embedder is not on this machine
         for text in TEXTS.values():
-            done = db.contexts.add("t", "user", text)
+            done = db.memories.add("t", "user", text)
             assert "provisional embeddings" in done.note
         for mode in ("vector", "hybrid"):
-            found = db.contexts.search(QUESTION, mode=mode)
+            found = db.memories.search(QUESTION, mode=mode)
             assert found[0].item.text == TEXTS["cat"] and found[0].scores.provisional
             assert found.backlog.provisional == 3
         assert db.check() == []
     with Database(path, embedder=Letters(), config=ON) as db:
         db._encoder.embed_some(db._indexes[1], most=1)
-        found = db.contexts.search(QUESTION, mode="vector")
+        found = db.memories.search(QUESTION, mode="vector")
         assert sorted(hit.scores.provisional for hit in found) == [False, True, True]
         db.embed_pending()
         assert leftovers(db) == [] and db.check() == []

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from mcpvectordb import Config, Database
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.codes import CodedRows, encode
-from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.storage.file import File
@@ -33,7 +33,7 @@ def sql() -> Iterator[apsw.Connection]:
 
 def filled(sql: apsw.Connection, vectors: np.ndarray, exact_rows: int = 5_000) -> VectorIndex:
     tuning = Tuning(exact_rows=exact_rows)
-    space = VectorIndex("thing", "things", "id", "space", Memory(10**9), tuning=tuning)
+    space = VectorIndex("thing", "things", "id", "space", ResidentEntries(10**9), tuning=tuning)
     space.create(sql, 1, vectors.shape[1])
     for id, vector in enumerate(vectors.astype(np.float32), 1):
         sql.execute("INSERT INTO things VALUES (?, 1, ?)", (id, vector.tobytes()))

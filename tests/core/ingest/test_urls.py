@@ -488,9 +488,9 @@ def secure_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sit
     """A site whose certificate is for name.test and trusted."""
     certificate = self_signed(tmp_path, "name.test")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    made = Site(context)
+    memory = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    memory.load_cert_chain(certificate)
+    made = Site(memory)
     yield made
     made.close()
 

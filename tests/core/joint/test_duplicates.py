@@ -9,13 +9,13 @@ from mcpvectordb import Database, InvalidInput
 from mcpvectordb.joint.duplicates import components, similar_pairs
 
 
-def test_equal_passages_make_a_group_with_contexts(db: Database) -> None:
+def test_equal_passages_make_a_group_with_memories(db: Database) -> None:
     for number, text in enumerate(["tea is green", "tea is green", "zzz zzz", "coffee"]):
         db.documents.ingest_text(text, source=f"{number}.md", title="t")
-    db.contexts.add("a", "user", "t\ntea is green")
+    db.memories.add("a", "user", "t\ntea is green")
     [group] = db.duplicates(min_cosine=0.999)
     assert [c.document.source for c in db.documents.chunks_by_ids(group.chunks)] == ["0.md", "1.md"]
-    assert group.contexts == (1,) and group.cosine > 0.999 and len(group) == 3
+    assert group.memories == (1,) and group.cosine > 0.999 and len(group) == 3
 
 
 def test_the_largest_group_comes_first(db: Database) -> None:

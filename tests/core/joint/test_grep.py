@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpvectordb import Config, Context, Database, Document, InvalidInput
+from mcpvectordb import Config, Database, Document, InvalidInput, Memory
 from mcpvectordb.joint.grep import BASE, MAX_PROGRAM, WORK, LinePattern, compiled
 from tests.support import Letters
 from tests.support_deadline import counted_checks
@@ -156,17 +156,17 @@ def test_a_line_that_was_searched_in_pieces_is_noted(db: Database) -> None:
 def filled(db: Database) -> Database:
     db.documents.ingest_text("# Tea\n\nGreen tea\nBlack tea\n", source="tea.md")
     db.documents.ingest_text("tea in a library", source="other.md", library="work")
-    db.contexts.add("kitchen", "user", "first\nI like tea")
+    db.memories.add("kitchen", "user", "first\nI like tea")
     return db
 
 
-def test_documents_and_contexts_are_searched_in_their_order(filled: Database) -> None:
+def test_documents_and_memories_are_searched_in_their_order(filled: Database) -> None:
     matches = filled.grep("tea")
     assert [(type(each.item), each.line, each.text) for each in matches] == [
         (Document, 3, "Green tea"),
         (Document, 4, "Black tea"),
         (Document, 1, "tea in a library"),
-        (Context, 2, "I like tea"),
+        (Memory, 2, "I like tea"),
     ]
     assert (matches.total, matches.searched, matches.note) == (4, 3, "")
 
@@ -179,7 +179,7 @@ def test_the_limit_leaves_the_total(filled: Database) -> None:
 def test_filters_narrow_the_texts(filled: Database) -> None:
     assert filled.grep("tea", library="work").searched == 1
     assert filled.grep("tea", thread="kitchen").searched == 1
-    assert filled.grep("tea", kind="contexts").total == 1
+    assert filled.grep("tea", kind="memories").total == 1
 
 
 def test_a_deadline_leaves_a_note_and_what_was_found(path: Any) -> None:

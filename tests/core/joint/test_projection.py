@@ -17,13 +17,13 @@ def filled(db: Database) -> Database:
     for number in range(6):
         db.documents.ingest_text("aaa " * (number + 1), source=f"{number}.md", library="low")
         db.documents.ingest_text("zzz " * (number + 1), source=f"{number}.md", library="high")
-    db.contexts.add("t", "user", "mmm")
+    db.memories.add("t", "user", "mmm")
     return db
 
 
 def test_every_passage_has_a_place_and_a_group(filled: Database) -> None:
     found = filled.projection()
-    assert found.names == (("documents", "high"), ("documents", "low"), ("contexts", ""))
+    assert found.names == (("documents", "high"), ("documents", "low"), ("memories", ""))
     assert np.bincount(found.groups).tolist() == [6, 6, 1] and len(found) == 13
     chunks = filled.documents.chunks_by_ids(found.ids[found.groups < 2].tolist())
     assert [chunk.document.library for chunk in chunks] == [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcpvectordb import Context, Database, Document, InvalidInput, NotFound, ReadTimeout
+from mcpvectordb import Database, Document, InvalidInput, Memory, NotFound, ReadTimeout
 from mcpvectordb.joint.quotations import QuotationSearch, line_offsets
 from mcpvectordb.joint.texts import StoredText, StoredTexts
 from tests.support import Letters
@@ -24,7 +24,7 @@ def filled() -> Iterator[Database]:
     with Database(":memory:", embedder=Letters()) as db:
         db.documents.ingest_text(TEXT, source="tea.md")
         db.documents.ingest_text("Coffee is brown. It is good.", source="coffee.md")
-        db.contexts.add("kitchen", "user", MEMORY)
+        db.memories.add("kitchen", "user", MEMORY)
         yield db
 
 
@@ -42,7 +42,7 @@ def test_any_part_of_a_stored_text_is_found_exactly_with_its_offsets(
     filled: Database, given_: tuple[str, str]
 ) -> None:
     whole, part = given_
-    name = {"document": "tea.md"} if whole == TEXT else {"context": 1}
+    name = {"document": "tea.md"} if whole == TEXT else {"memory": 1}
     found = filled.verify(part, **name)  # type: ignore[arg-type]
     assert (found.status, found.exact, found.text) == ("exact", True, part)
     assert (found.start, found.end) == (whole.index(part), whole.index(part) + len(part))
@@ -85,7 +85,7 @@ def test_a_quotation_of_another_text_is_elsewhere(filled: Database) -> None:
     assert found.status == "elsewhere" and found.exact
     assert isinstance(found.item, Document) and found.item.source == "coffee.md"
     memory = filled.verify("never coffee", document="tea.md")
-    assert memory.status == "elsewhere" and isinstance(memory.item, Context)
+    assert memory.status == "elsewhere" and isinstance(memory.item, Memory)
 
 
 def test_a_quotation_at_another_line_is_elsewhere_in_the_same_text(filled: Database) -> None:
@@ -136,7 +136,7 @@ def test_an_unknown_place_is_an_error(filled: Database) -> None:
     with pytest.raises(NotFound):
         filled.verify("tea", document="nowhere.md")
     with pytest.raises(NotFound):
-        filled.verify("tea", context=99)
+        filled.verify("tea", memory=99)
     with pytest.raises(InvalidInput):
         filled.verify("tea", line=3)
 

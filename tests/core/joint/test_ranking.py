@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb import Chunk, Context, Document, Hit, Scores
+from mcpvectordb import Chunk, Document, Hit, Memory, Scores
 from mcpvectordb.joint.ranking import Found, fuse, grouped, key, merge
 
 DOCUMENT = Document(
@@ -40,7 +40,7 @@ def passage(id: int, relevance: float | None) -> Found:
 
 
 def memory(id: int, relevance: float | None) -> Found:
-    context = Context(
+    memory = Memory(
         id=id,
         thread="t",
         source="user",
@@ -52,7 +52,7 @@ def memory(id: int, relevance: float | None) -> Found:
         created_at="",
         updated_at="",
     )
-    return Hit(item=context, score=1.0, scores=Scores(), relevance=relevance)
+    return Hit(item=memory, score=1.0, scores=Scores(), relevance=relevance)
 
 
 relevances = st.lists(st.floats(0, 1), max_size=8)
@@ -61,17 +61,17 @@ relevances = st.lists(st.floats(0, 1), max_size=8)
 @given(relevances, relevances)
 def test_merging_keeps_each_order_and_loses_nothing(left: list[float], right: list[float]) -> None:
     documents = [passage(id, each) for id, each in enumerate(left, 1)]
-    contexts = [memory(id, each) for id, each in enumerate(right, 1)]
-    merged = merge(documents, contexts)
+    memories = [memory(id, each) for id, each in enumerate(right, 1)]
+    merged = merge(documents, memories)
     assert [hit for hit in merged if isinstance(hit.item, Chunk)] == documents
-    assert [hit for hit in merged if isinstance(hit.item, Context)] == contexts
+    assert [hit for hit in merged if isinstance(hit.item, Memory)] == memories
 
 
 @given(relevances, relevances)
 def test_sorted_rankings_are_merged_by_relevance(left: list[float], right: list[float]) -> None:
     documents = [passage(id, each) for id, each in enumerate(sorted(left, reverse=True), 1)]
-    contexts = [memory(id, each) for id, each in enumerate(sorted(right, reverse=True), 1)]
-    found = [hit.relevance for hit in merge(documents, contexts)]
+    memories = [memory(id, each) for id, each in enumerate(sorted(right, reverse=True), 1)]
+    found = [hit.relevance for hit in merge(documents, memories)]
     assert found == sorted([*left, *right], reverse=True)
 
 

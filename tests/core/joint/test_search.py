@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Chunk, Context, Database, InvalidFilter, InvalidInput, Results
+from mcpvectordb import Chunk, Database, InvalidFilter, InvalidInput, Memory, Results
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def filled(db: Database) -> Database:
         library="work",
         metadata={"year": 2024},
     )
-    db.contexts.add("kitchen", "user", "I like green tea", tags=["drink"], metadata={"year": 2024})
-    db.contexts.add("garage", "agent", "The pump was repaired", metadata={"year": 2025})
+    db.memories.add("kitchen", "user", "I like green tea", tags=["drink"], metadata={"year": 2024})
+    db.memories.add("garage", "agent", "The pump was repaired", metadata={"year": 2025})
     return db
 
 
@@ -45,7 +45,7 @@ def test_documents_keep_the_order_of_their_own_search(filled: Database) -> None:
     ("filters", "expected"),
     [
         ({"kind": "documents"}, {"tea.md", "pump.md"}),
-        ({"kind": "contexts"}, {"kitchen", "garage"}),
+        ({"kind": "memories"}, {"kitchen", "garage"}),
         ({"library": "work"}, {"pump.md"}),
         ({"thread": "garage"}, {"garage"}),
         ({"tags": ["drink"]}, {"kitchen"}),
@@ -72,8 +72,8 @@ def test_filters_leave_out_the_kind_that_cannot_match(
     "wrong",
     [
         {"library": "work", "thread": "kitchen"},
-        {"kind": "contexts", "library": "work"},
-        {"kind": "memories"},
+        {"kind": "memories", "library": "work"},
+        {"kind": "pictures"},
         {"since": "soon"},
         {"since": "2025-01-01", "until": "2024-01-01"},
         {"limit": -1},
@@ -94,7 +94,7 @@ def test_typed_searches_are_fused(filled: Database) -> None:
     found = filled.search([{"words": "P-4021"}, {"words": "repaired"}], limit=2)
     assert shown(found) == ["pump.md", "garage"]
     assert found.legs == ("text",)
-    assert shown(filled.search([{"meaning": "green tea"}], kind="contexts", limit=1)) == ["kitchen"]
+    assert shown(filled.search([{"meaning": "green tea"}], kind="memories", limit=1)) == ["kitchen"]
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_pages_follow_each_other(filled: Database) -> None:
     assert [each for part in parts for each in part] == whole
 
 
-def test_an_empty_file_finds_nothing_and_loads_no_contexts(db: Database) -> None:
+def test_an_empty_file_finds_nothing_and_loads_no_memories(db: Database) -> None:
     assert len(db.search("tea")) == 0
-    assert "contexts" not in vars(db)
+    assert "memories" not in vars(db)
 
 
 def test_the_date_of_a_document_is_that_of_its_file(db: Database, tmp_path: Any) -> None:
@@ -131,16 +131,16 @@ def test_the_date_of_a_document_is_that_of_its_file(db: Database, tmp_path: Any)
     ]
 
 
-def test_a_context_is_a_context(filled: Database) -> None:
-    found = filled.search("green tea", kind="contexts", limit=1)
-    assert isinstance(found[0].item, Context)
+def test_a_memory_is_a_memory(filled: Database) -> None:
+    found = filled.search("green tea", kind="memories", limit=1)
+    assert isinstance(found[0].item, Memory)
 
 
 def test_newer_memories_and_documents_come_first(db: Database) -> None:
-    db.contexts._clock = lambda: datetime(2001, 1, 1, tzinfo=UTC)
-    db.contexts.add("old", "user", "tea time")
-    db.contexts._clock = lambda: datetime.now(UTC)
-    db.contexts.add("new", "user", "tea time of another kind")
+    db.memories._clock = lambda: datetime(2001, 1, 1, tzinfo=UTC)
+    db.memories.add("old", "user", "tea time")
+    db.memories._clock = lambda: datetime.now(UTC)
+    db.memories.add("new", "user", "tea time of another kind")
     assert shown(db.search("tea time")) == ["old", "new"]
     assert shown(db.search("tea time", newer="30d")) == ["new", "old"]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpvectordb import Chunk, Context, Database, InvalidInput, NotFound
+from mcpvectordb import Chunk, Database, InvalidInput, Memory, NotFound
 
 
 @pytest.fixture
@@ -10,7 +10,7 @@ def filled(db: Database) -> Database:
     db.documents.ingest_text("aaa aaa aab", source="a.md", title="a")
     db.documents.ingest_text("aaa aaa abb", source="b.md", title="a")
     db.documents.ingest_text("zzz zzz zzy", source="z.md", title="z")
-    db.contexts.add("t", "user", "aaa aaa aab")
+    db.memories.add("t", "user", "aaa aaa aab")
     return db
 
 
@@ -22,15 +22,13 @@ def test_the_nearest_come_first_and_the_text_itself_is_left_out(filled: Database
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
 
-def test_a_context_has_similar_ones(filled: Database) -> None:
-    found = filled.similar(context=1, limit=1)
+def test_a_memory_has_similar_ones(filled: Database) -> None:
+    found = filled.similar(memory=1, limit=1)
     assert isinstance(found[0].item, Chunk) and found[0].item.document.source == "a.md"
 
 
 def test_one_kind_can_be_asked_for(filled: Database) -> None:
-    assert all(
-        isinstance(h.item, Context) for h in filled.similar(document="a.md", kind="contexts")
-    )
+    assert all(isinstance(h.item, Memory) for h in filled.similar(document="a.md", kind="memories"))
     assert len(filled.similar(document="a.md", kind="documents", limit=9)) == 2
 
 
@@ -44,11 +42,11 @@ def test_one_text_must_be_named(filled: Database) -> None:
     with pytest.raises(InvalidInput):
         filled.similar()
     with pytest.raises(InvalidInput):
-        filled.similar(document="a.md", context=1)
+        filled.similar(document="a.md", memory=1)
     with pytest.raises(NotFound):
         filled.similar(document="nowhere.md")
     with pytest.raises(NotFound):
-        filled.similar(context=7)
+        filled.similar(memory=7)
 
 
 def test_many_passages_of_one_document_leave_room_for_others(db: Database) -> None:
@@ -64,13 +62,13 @@ def test_a_passage_has_similar_ones_also_of_its_own_document(db: Database) -> No
     id = db.documents.ingest_text(
         "\n\n".join(f"# {p[0]}\n\n{p}" for p in parts), source="a.md"
     ).document.id
-    db.contexts.add("t", "user", "aaa aaa aab")
+    db.memories.add("t", "user", "aaa aaa aab")
     chunks = db.documents.chunks(id)
     found = db.similar(chunk=chunks[0].id, limit=10)
     assert chunks[0].id not in [hit.item.id for hit in found if isinstance(hit.item, Chunk)]
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
-    assert {type(hit.item) for hit in found} == {Chunk, Context} and len(found) == len(chunks)
-    assert len(db.similar(chunk=chunks[0].id, kind="contexts")) == 1
+    assert {type(hit.item) for hit in found} == {Chunk, Memory} and len(found) == len(chunks)
+    assert len(db.similar(chunk=chunks[0].id, kind="memories")) == 1
 
 
 def test_an_unknown_passage_is_not_found_and_one_item_must_be_named(filled: Database) -> None:

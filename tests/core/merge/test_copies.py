@@ -59,7 +59,7 @@ def copies(tmp_path: Path) -> tuple[Path, Path]:
     with opened(laptop) as db:
         for name in "abc":
             db.documents.ingest_text(f"{name} of before", source=f"{name}.md")
-        db.contexts.add("t", "user", "before")
+        db.memories.add("t", "user", "before")
         db.vectors.add("v", [1.0, 2.0])
         db.copy_to(desktop)
     return laptop, desktop
@@ -71,11 +71,11 @@ def test_what_was_changed_on_either_is_in_both_afterwards(copies: tuple[Path, Pa
         db.documents.ingest_text("a of the laptop", source="a.md")
         db.documents.ingest_text("new on the laptop", source="l.md")
         db.documents.delete(db.documents.lookup("c.md").document.id)
-        db.contexts.add("t", "user", "of the laptop")
+        db.memories.add("t", "user", "of the laptop")
     with opened(desktop) as db:
         db.documents.ingest_text("a of the desktop", source="a.md")
         db.documents.ingest_text("b of the desktop", source="b.md")
-        db.contexts.update(1, text="of the desktop")
+        db.memories.update(1, text="of the desktop")
         db.vectors.delete("v")
     counted = Counted()
     with opened(laptop, counted) as db:
@@ -89,7 +89,7 @@ def test_what_was_changed_on_either_is_in_both_afterwards(copies: tuple[Path, Pa
             "default/b.md": "b of the desktop",
             "default/l.md": "new on the laptop",
         }
-        assert {each.text for each in db.contexts.browse()} == {"of the laptop", "of the desktop"}
+        assert {each.text for each in db.memories.browse()} == {"of the laptop", "of the desktop"}
         assert db.vectors.count() == 0 and db.stats().pending == 0 and db.check() == []
         mine = [each for each in db.history("a.md") if each.items[0].kind == "replaced"]
         assert "a of the laptop" in "".join(db.diff(each.number) for each in mine)
@@ -102,11 +102,11 @@ def test_a_deletion_is_not_undone_by_an_old_copy(copies: tuple[Path, Path]) -> N
     laptop, old = copies
     with opened(laptop) as db:
         db.documents.delete(db.documents.lookup("a.md").document.id)
-        db.contexts.delete([1])
+        db.memories.delete([1])
         db.vectors.delete("v")
         done = db.merge(old)
         assert (done.added, done.updated, done.deleted, done.lost) == ((), (), (), ())
-        assert db.documents.count() == 2 and db.contexts.count() == 0 and db.vectors.count() == 0
+        assert db.documents.count() == 2 and db.memories.count() == 0 and db.vectors.count() == 0
 
 
 def test_a_later_change_wins_although_its_clock_is_behind(copies: tuple[Path, Path]) -> None:
@@ -125,19 +125,19 @@ def test_a_later_change_wins_although_its_clock_is_behind(copies: tuple[Path, Pa
         assert texts(db)["default/a.md"] == "after that"
 
 
-def test_contexts_with_the_same_id_in_both_files_are_both_there(copies: tuple[Path, Path]) -> None:
+def test_memories_with_the_same_id_in_both_files_are_both_there(copies: tuple[Path, Path]) -> None:
     laptop, desktop = copies
     for path in copies:
         with opened(path) as db:
-            assert db.contexts.add("t", "user", f"second on {path.stem}").id == 2
+            assert db.memories.add("t", "user", f"second on {path.stem}").id == 2
     with opened(laptop) as db:
         db.merge(desktop)
-        assert {each.id: each.text for each in db.contexts.browse()} == {
+        assert {each.id: each.text for each in db.memories.browse()} == {
             1: "before",
             2: "second on laptop",
             3: "second on desktop",
         }
-        assert db.contexts.search("desktop", mode="text")[0].item.id == 3 and db.check() == []
+        assert db.memories.search("desktop", mode="text")[0].item.id == 3 and db.check() == []
 
 
 def test_duplicates_of_one_source_are_all_kept(copies: tuple[Path, Path], tmp_path: Path) -> None:
@@ -547,7 +547,7 @@ def test_a_number_that_another_file_made_up_does_not_move_ones_own(
     raw.close()
     with opened(laptop) as db:
         db.merge(desktop)
-        assert db.contexts.add("t", "user", "next").id == 3 and db.check() == []
+        assert db.memories.add("t", "user", "next").id == 3 and db.check() == []
 
 
 def test_a_former_id_is_not_taken_by_a_document_of_another_file(

@@ -68,10 +68,10 @@ def everything(url: str) -> list[Any]:
         found: list[Any] = []
         for mode in ("text", "vector", "hybrid"):
             found += [hit.item.document.path for hit in db.documents.search("tea of", mode=mode)]  # type: ignore[arg-type]
-            found += [hit.item.text for hit in db.contexts.search("memory of", mode=mode)]  # type: ignore[arg-type]
+            found += [hit.item.text for hit in db.memories.search("memory of", mode=mode)]  # type: ignore[arg-type]
         found += [hit.item.id for hit in db.vectors.search([1.0])]
         found += [each.metadata for each in db.documents.browse(where={"metadata.x": {"gt": 0}})]
-        found += [each.metadata for each in db.contexts.browse()]
+        found += [each.metadata for each in db.memories.browse()]
         found += [each.name for each in db.documents.libraries()]
         return found
 
@@ -86,7 +86,7 @@ def attacked(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         for name in ("one", "two"):
             with Database(tmp_path_factory.mktemp(name) / "x.db", embedder=Letters()) as db:
                 db.documents.ingest_text(f"tea of {name}", source="a", metadata={"x": 1})
-                db.contexts.add("t", "user", f"memory of {name}")
+                db.memories.add("t", "user", f"memory of {name}")
                 db.vectors.add(name, [1.0])
                 db.publish(url, origin=name)
         rows(url, "CREATE ROLE hostile LOGIN")
@@ -142,7 +142,7 @@ def test_what_no_constraint_can_see_is_shown_as_empty_and_logged(
     assert everything(url) == good
 
 
-def test_a_context_without_its_text_is_an_empty_one(attacked: Any) -> None:
+def test_a_memory_without_its_text_is_an_empty_one(attacked: Any) -> None:
     url, own = attacked
     with psycopg.connect(own) as sql:
         sql.execute("DELETE FROM mcpvectordb.context_chunks WHERE origin = 1")
@@ -186,13 +186,13 @@ def test_bad_rows_from_before_are_mended_and_sent_again(postgres_url: str, db: D
         schema.migrate(server)
     with Database(postgres_url) as team:
         assert [each.metadata for each in team.documents.browse()] == [{}]
-        assert [each.metadata for each in team.contexts.browse()] == [{}]
+        assert [each.metadata for each in team.memories.browse()] == [{}]
         assert [(each.id, each.metadata) for each in team.vectors.browse(store="b")] == [("v", {})]
         assert [hit.item.headings for hit in team.documents.search("tea", mode="text")] == [()]
     for table in ("document_embeddings", "context_embeddings"):
         assert rows(postgres_url, f"SELECT count(*) FROM mcpvectordb.{table}") == [(0,)]
     db.documents.ingest_text("tea", source="a", metadata={"x": 1})
-    db.contexts.add("t", "user", "tea")
+    db.memories.add("t", "user", "tea")
     db.publish(postgres_url, origin="one")
     assert [each["fields"] for each in published(postgres_url, "one")["documents"]] == [{"x": 1}]
     assert problems(postgres_url) == []

@@ -45,7 +45,7 @@ def fill(db: Database, texts: list[str] = TEXTS) -> None:
         db.documents.ingest_text(
             text, source=f"notes/{number}.md", title=f"Note {number}", metadata={"n": number}
         )
-    db.contexts.add("chores", "user", "Buy green tea", tags=["tea"])
+    db.memories.add("chores", "user", "Buy green tea", tags=["tea"])
     db.vectors.add("v", [1.0, 2.0])
 
 
@@ -68,12 +68,12 @@ def test_it_says_what_and_where_it_is(engine: Database, postgres_url: str) -> No
     assert engine.place in repr(engine)
     stats = engine.stats()
     assert (stats.path, stats.origins) == (engine.place, ("one",))
-    assert (stats.documents, stats.contexts, stats.vectors, stats.chunks) == (3, 1, 1, 3)
+    assert (stats.documents, stats.memories, stats.vectors, stats.chunks) == (3, 1, 1, 3)
     assert stats.model == "letters" and stats.bytes > 0 and stats.pending == 0
     assert engine.documents.passed_over() == engine.documents.passed_over("default") == []
     assert engine.documents.descriptions("default", "notes/0.md") == []
     assert engine.documents.waiting(engine.documents.browse()[0].id) == frozenset()
-    assert engine.contexts.indexed_keys() == ()
+    assert engine.memories.indexed_keys() == ()
     assert sum(engine.space().values()) == stats.bytes and "words of documents" in engine.space()
 
 
@@ -97,10 +97,10 @@ WRITES: dict[str, Callable[[Database], Any]] = {
     "add_library": lambda db: db.documents.add_library("x", Path(__file__).parent),
     "remove_library": lambda db: db.documents.remove_library("default"),
     "describe": lambda db: db.documents.describe("default", "", "text"),
-    "contexts.add": lambda db: db.contexts.add("t", "user", "a"),
-    "contexts.update": lambda db: db.contexts.update(1, text="b"),
-    "contexts.delete": lambda db: db.contexts.delete([1]),
-    "contexts.index_keys": lambda db: db.contexts.index_keys(["a"]),
+    "contexts.add": lambda db: db.memories.add("t", "user", "a"),
+    "contexts.update": lambda db: db.memories.update(1, text="b"),
+    "contexts.delete": lambda db: db.memories.delete([1]),
+    "contexts.index_keys": lambda db: db.memories.index_keys(["a"]),
     "vectors.add": lambda db: db.vectors.add("a", [1.0]),
     "vectors.delete": lambda db: db.vectors.delete("v"),
     "history": lambda db: db.history(),
@@ -109,7 +109,7 @@ WRITES: dict[str, Callable[[Database], Any]] = {
     "forget": lambda db: db.forget("0.md"),
     "keep_history": lambda db: db.keep_history(False),
     "as_of": lambda db: db.documents.browse(as_of="today"),
-    "contexts.as_of": lambda db: db.contexts.get([1], as_of="today"),
+    "contexts.as_of": lambda db: db.memories.get([1], as_of="today"),
     "vectors.as_of": lambda db: db.vectors.get("v", as_of="today"),
     "copy_to": lambda db: db.copy_to("copy.db"),
     "export_to": lambda db: db.export_to("a.jsonl"),
@@ -148,7 +148,7 @@ def test_searches_of_one_origin_are_those_of_its_file(postgres_url: str) -> None
         assert engine.stats().origins == ("one", "two")
         assert engine.documents.count() == 18
         assert engine.documents.count(where={"origin": "two"}) == 9
-        assert engine.contexts.count(where={"origin": {"in": ["one"]}}) == 1
+        assert engine.memories.count(where={"origin": {"in": ["one"]}}) == 1
         assert engine.vectors.count(where={"origin": "one"}) == 1
         for name, file in files.items():
             for mode in ("text", "vector", "hybrid"):
@@ -183,7 +183,7 @@ def test_a_reader_searches_what_was_granted_as_if_there_were_nothing_else(
                 lambda db: db.documents.search("green tea"),
                 lambda db: db.documents.search("tea", mode="text", unit="document"),
                 lambda db: db.documents.browse(where={"metadata.n": {"lt": 2}}),
-                lambda db: db.contexts.search("tea"),
+                lambda db: db.memories.search("tea"),
                 lambda db: db.vectors.search([1.0, 1.0]),
             ):
                 assert not differences(question, file, reader)
@@ -244,15 +244,15 @@ def test_any_text_comes_back_as_it_was(postgres_url: str) -> None:
         file.documents.ingest_text(
             strange, source="s\ufdd0", title=strange, metadata={"a\0": strange, "n": 1e22}
         )
-        file.contexts.add("t\ufdd0", "user", strange, tags=["x\ufdd0"], metadata={"k": strange})
+        file.memories.add("t\ufdd0", "user", strange, tags=["x\ufdd0"], metadata={"k": strange})
         file.publish(postgres_url)
         with Database(postgres_url, embedder=Letters()) as engine:
             for question in (
                 lambda db: db.documents.browse(where={"metadata.n": 1e22}),
                 lambda db: db.documents.browse(where={"metadata.n": {"contains": "1e+22"}}),
                 lambda db: db.documents.search("mark"),
-                lambda db: db.contexts.browse(thread="t\ufdd0"),
-                lambda db: db.contexts.search("mark", tags=["x\ufdd0"]),
+                lambda db: db.memories.browse(thread="t\ufdd0"),
+                lambda db: db.memories.search("mark", tags=["x\ufdd0"]),
                 lambda db: [db.documents.text(each.id) for each in db.documents.browse()],
             ):
                 assert not differences(question, file, engine)
@@ -378,7 +378,7 @@ def test_after_close_it_says_so(engine: Database) -> None:
 def test_unknown_items_are_not_found(engine: Database) -> None:
     with pytest.raises(NotFound):
         engine.documents.get("nobody")
-    assert engine.contexts.get([7]) == []
+    assert engine.memories.get([7]) == []
     with pytest.raises(NotFound):
         engine.vectors.get("nobody")
 

@@ -36,7 +36,7 @@ def text_of(rng: random.Random, words: int) -> str:
 
 
 def fill(db: Database, rng: random.Random) -> None:
-    """Put random documents, contexts and vectors into a file."""
+    """Put random documents, memories and vectors into a file."""
     known = [text_of(rng, rng.choice([1, 3, 8, 30, 90])) for _ in range(rng.randint(1, 12))]
     for number in range(rng.randint(0, 14)):
         db.documents.ingest_text(
@@ -47,7 +47,7 @@ def fill(db: Database, rng: random.Random) -> None:
             metadata=rng.choice([{}, {"year": rng.randint(2019, 2022), "tags": ["a", "b"]}]),
         )
     for _ in range(rng.randint(0, 8)):
-        db.contexts.add(
+        db.memories.add(
             rng.choice(["t1", "t2"]),
             rng.choice(["user", "agent"]),
             rng.choice([*known, text_of(rng, 5)]),
@@ -148,7 +148,7 @@ def searches(rng: random.Random) -> Iterator[tuple[str, Question]]:
         yield (
             f"contexts {text!r} {options}",
             lambda db, text=text, options=options: (  # type: ignore[misc]
-                db.contexts.search(text, **options)
+                db.memories.search(text, **options)
             ),
         )
     for _ in range(3):
@@ -195,8 +195,8 @@ def listings(rng: random.Random) -> Iterator[tuple[str, Question]]:
         ],
     )
     yield "folders", lambda db: [db.documents.folders(each) for each in LIBRARIES]
-    yield "contexts", lambda db: db.contexts.browse(limit=50, images=True)
-    yield "threads", lambda db: (db.contexts.threads(), db.contexts.tags(), db.contexts.days())
+    yield "contexts", lambda db: db.memories.browse(limit=50, images=True)
+    yield "threads", lambda db: (db.memories.threads(), db.memories.tags(), db.memories.days())
     yield "vectors", lambda db: (db.vectors.browse(store=None), db.vectors.stores())
     name = rng.choice(WORDS)
     yield f"lookup {name}", lambda db: db.documents.lookup(f"{name}/n3.md")

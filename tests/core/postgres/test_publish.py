@@ -46,14 +46,14 @@ TEA = "# Tea\n\nGreen tea brews at 80 degrees.\n\n## Milk\n\nNone, parseHTMLDocu
 def filled(db: Database) -> None:
     db.documents.ingest_text(TEA, source="tea.md", metadata={"year": 2026, "tags": ["a"]})
     db.documents.ingest_text("数据库 and e-mail", source="b.md", library="work", title="Über uns")
-    db.contexts.add("t", "user", "We like tea", tags=["b", "a"], metadata={"k": 1})
-    db.contexts.add("t", "agent", "Noted", images=[Image(data=b"\x89PNG", metadata={"w": 1})])
+    db.memories.add("t", "user", "We like tea", tags=["b", "a"], metadata={"k": 1})
+    db.memories.add("t", "agent", "Noted", images=[Image(data=b"\x89PNG", metadata={"w": 1})])
     db.vectors.add("v", [1.0, 2.0], store="s", metadata={"x": "y"}, metric="dot")
     db.vectors.add("w", [0.1, 2.0], store="s", namespace="n")
 
 
 def counts(report: Published) -> tuple[PublishedItems, PublishedItems, PublishedItems]:
-    return report.documents, report.contexts, report.vectors
+    return report.documents, report.memories, report.vectors
 
 
 def items(**numbers: int) -> PublishedItems:
@@ -75,7 +75,7 @@ def test_everything_is_published_and_has_the_ids_of_the_file(
     assert {row["key"] for row in found["documents"]} == keys
     paths = {each.id: (each.path, each.chunks) for each in db.documents.browse()}
     assert {row["id"]: (row["path"], row["chunks"]) for row in found["documents"]} == paths
-    assert {row["id"] for row in found["contexts"]} == {each.id for each in db.contexts.browse()}
+    assert {row["id"] for row in found["contexts"]} == {each.id for each in db.memories.browse()}
     assert [row["tag"] for row in found["context_tags"]] == ["a", "b"]
     assert [row["data"] for row in found["context_images"]] == ["\\x89504e47"]
     assert len(found["document_embeddings"]) == len(chunks)
@@ -163,7 +163,7 @@ def test_embeddings_of_another_model_take_the_place_of_the_old_ones(
 ) -> None:
     with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
         db.documents.ingest_text(TEA, source="tea.md")
-        db.contexts.add("t", "user", "We like tea")
+        db.memories.add("t", "user", "We like tea")
         first = db.publish(postgres_url, origin="mine")
         words = versions_of_rows(postgres_url)["document_words"]
         db.use_model("bge-small-en-v1.5")
@@ -186,8 +186,8 @@ def test_what_is_deleted_is_deleted_with_its_words(db: Database, postgres_url: s
     db.publish(postgres_url, origin="mine")
     for document in db.documents.browse():
         db.documents.delete(document.id)
-    for context in db.contexts.browse():
-        db.contexts.delete([context.id])
+    for memory in db.memories.browse():
+        db.memories.delete([memory.id])
     db.vectors.delete("v", store="s")
     report = db.publish(postgres_url, origin="mine")
     assert counts(report) == (items(deleted=2), items(deleted=2), items(deleted=1, unchanged=1))
@@ -319,7 +319,7 @@ def test_origins_are_apart_and_one_can_be_removed(
     db.publish(postgres_url, origin="one")
     with Database(tmp_path / "two.db", embedder=Letters()) as other:
         other.documents.ingest_text("Green apples", source="tea.md")
-        other.contexts.add("t", "user", "Also tea")
+        other.memories.add("t", "user", "Also tea")
         other.publish(postgres_url, origin="two")
     two = published(postgres_url, "two")
     assert rows(postgres_url, "SELECT key, name FROM mcpvectordb.origins ORDER BY 1") == [
@@ -455,7 +455,7 @@ def test_hostile_names_come_back_as_they_were(db: Database, postgres_url: str) -
             library=name[:200],
             metadata={name: name},
         )
-        db.contexts.add(name, "user", f"text {name}", tags=[name], metadata={name: [name]})
+        db.memories.add(name, "user", f"text {name}", tags=[name], metadata={name: [name]})
         db.vectors.add(name, [1.0], store=name[:200], namespace=name[:200], metadata={name: name})
     report = db.publish(postgres_url, origin=HOSTILE[1])
     assert report.changes == 3 * len(HOSTILE)
@@ -478,8 +478,8 @@ def test_hostile_names_come_back_as_they_were(db: Database, postgres_url: str) -
         for (fields,) in rows(postgres_url, "SELECT fields FROM mcpvectordb.documents")
         for key in fields
     } == set(HOSTILE)
-    contexts = {each.thread for each in db.contexts.browse(limit=100)}
-    assert column("contexts", "thread") == contexts
+    memories = {each.thread for each in db.memories.browse(limit=100)}
+    assert column("contexts", "thread") == memories
     assert column("vectors", "id") == column("stores", "name") == set(HOSTILE)
     assert db.publish(postgres_url, origin=HOSTILE[1]).changes == 0
 
@@ -489,7 +489,7 @@ def test_metadata_of_a_megabyte_and_words_of_thousands_of_letters_are_published(
 ) -> None:
     long, value = "x" * 3_000 + "é" * 3_000, "ü" * 900_000
     db.documents.ingest_text(f"short {long}", source="u" * 5_000, metadata={"k": value})
-    db.contexts.add("t" * 1_000, "user", long + long, tags=["字" * 900])
+    db.memories.add("t" * 1_000, "user", long + long, tags=["字" * 900])
     db.vectors.add("v" * 4_096, [1.0])
     assert db.publish(postgres_url, origin="mine").changes == 3
     found = published(postgres_url, "mine")
@@ -574,13 +574,13 @@ def test_the_title_counts_as_much_as_in_the_file() -> None:
     st.data(),
 )
 def test_bm25_is_that_of_fts5(
-    url: str, documents: list[tuple[str, str]], contexts: list[str], data: st.DataObject
+    url: str, documents: list[tuple[str, str]], memories: list[str], data: st.DataObject
 ) -> None:
     with Database(":memory:", embedder=Letters()) as db:
         for number, (title, text) in enumerate(documents):
             db.documents.ingest_text(f"# Head\n\n{text}", source=str(number), title=title or None)
-        for number, text in enumerate(contexts):
-            db.contexts.add(str(number), "user", text)
+        for number, text in enumerate(memories):
+            db.memories.add(str(number), "user", text)
         db.publish(url, origin="one")
         gone = data.draw(st.sets(st.sampled_from(range(len(documents)))))
         for each in db.documents.browse():

@@ -259,7 +259,7 @@ def test_the_history_of_a_file_is_salvaged(path: Path, tmp_path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("one", source="a.md")
         db.documents.ingest_text("two", source="a.md")
-        db.contexts.delete([db.contexts.add("t", "user", "gone").id])
+        db.memories.delete([db.memories.add("t", "user", "gone").id])
     salvage(path, tmp_path / "saved.db", embedder=Letters())
     with Database(tmp_path / "saved.db", embedder=Letters()) as db:
         assert db.check() == []

@@ -24,7 +24,7 @@ def db() -> Iterator[Database]:
             )
         db.documents.ingest_text("Something else", source="else.md", library="home")
         db.vectors.add("a", [1.0, 2.0], store="images", namespace="pets", metadata={"kind": "cat"})
-        db.contexts.add("planning", "user", "buy tea", tags=["shopping"], metadata={"status": 1})
+        db.memories.add("planning", "user", "buy tea", tags=["shopping"], metadata={"status": 1})
         yield db
 
 
@@ -113,8 +113,8 @@ def test_vectors_say_which_store_namespace_or_key_does_not_exist(db: Database) -
     assert db.vectors.why_empty(store=None, namespace="pets") == ""
 
 
-def test_contexts_say_which_thread_tag_or_key_does_not_exist(db: Database) -> None:
-    search = db.contexts.search
+def test_memories_say_which_thread_tag_or_key_does_not_exist(db: Database) -> None:
+    search = db.memories.search
     assert search("tea", thread="planing").note == (
         "there is no thread 'planing'; did you mean 'planning'?"
     )
@@ -125,4 +125,4 @@ def test_contexts_say_which_thread_tag_or_key_does_not_exist(db: Database) -> No
     assert search("tea", where={"metadata.stauts": 1}).note == (
         "there is no metadata key 'stauts'; did you mean 'status'?"
     )
-    assert db.contexts.why_empty(thread="planning", where={"metadata.status": 5}) == ""
+    assert db.memories.why_empty(thread="planning", where={"metadata.status": 5}) == ""

@@ -25,7 +25,7 @@ def hasty(tmp_path: Path) -> Iterator[Database]:
     """A filled database whose questions have no time at all."""
     with Database(tmp_path / "x.db", embedder=Letters(), config=Config(read_timeout=NOTHING)) as db:
         db.documents.ingest_text("a lamp in the harbour", source="lamp.md")
-        db.contexts.add("t", "user", "a lamp")
+        db.memories.add("t", "user", "a lamp")
         db.vectors.add("v", [1.0, 0.0])
         yield db
 
@@ -53,7 +53,7 @@ def test_the_error_is_a_timeout_that_names_the_setting_and_what_to_do(hasty: Dat
 
 def test_every_question_has_a_deadline(hasty: Database) -> None:
     id = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
-    documents, contexts, vectors = hasty.documents, hasty.contexts, hasty.vectors
+    documents, memories, vectors = hasty.documents, hasty.memories, hasty.vectors
     for ask in (
         lambda: documents.search("lamp", mode="text"),
         lambda: documents.search("lamp", unit="document"),
@@ -66,12 +66,12 @@ def test_every_question_has_a_deadline(hasty: Database) -> None:
         lambda: documents.lookup("lamp.md"),
         lambda: documents.similar("lamb.md"),
         lambda: documents.matching("**"),
-        lambda: contexts.search("lamp"),
-        lambda: contexts.get([1]),
-        contexts.browse,
-        contexts.count,
-        contexts.threads,
-        contexts.statistics,
+        lambda: memories.search("lamp"),
+        lambda: memories.get([1]),
+        memories.browse,
+        memories.count,
+        memories.threads,
+        memories.statistics,
         lambda: vectors.search([1.0, 0.0]),
         lambda: vectors.get("v"),
         vectors.browse,
@@ -86,8 +86,8 @@ def test_writes_and_maintenance_have_none(hasty: Database, tmp_path: Path) -> No
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "tea.md").write_text("tea")
     hasty.documents.ingest_folder(tmp_path / "folder")
-    hasty.contexts.update(1, text="a lamp and tea")
-    assert hasty.contexts.delete([1]) == 1
+    hasty.memories.update(1, text="a lamp and tea")
+    assert hasty.memories.delete([1]) == 1
     assert hasty.embed_pending() == 0
     assert hasty.check() == []
     hasty.rebuild()
@@ -174,7 +174,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         db.documents.ingest_text("a  cup of  tea " * 20_000, source="wide.md", embed=False)
         for number in range(20):
             db.documents.ingest_text("tea", source=f"notes/{number}.md", embed=False)
-        db.contexts.add("t", "user", "a cup of tea " * 9_000)
+        db.memories.add("t", "user", "a cup of tea " * 9_000)
         yield db
 
 
@@ -205,7 +205,7 @@ def diffed(db: Database) -> str:
         (
             "marking the words that were found",
             1,
-            lambda db: db.contexts.search("cup", highlight=True),
+            lambda db: db.memories.search("cup", highlight=True),
         ),
         ("marking the words that were found", 1, lambda db: db.highlights("tea " * 26_000, "tea")),
     ],

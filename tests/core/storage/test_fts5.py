@@ -64,10 +64,10 @@ def test_damaged_tombstones_are_reported_before_fts5_reads_them_and_rebuild_repa
             db.documents.ingest_text(f"apple {number}", source=str(number)).document.id
             for number in range(30)
         ]
-        threads = [db.contexts.add(f"t{number}", "user", "pear").id for number in range(3)]
+        threads = [db.memories.add(f"t{number}", "user", "pear").id for number in range(3)]
         db.compact()  # one segment
         db.documents.delete(ids[0])
-        db.contexts.delete(ids=threads[:1])
+        db.memories.delete(ids=threads[:1])
     other = apsw.Connection(str(path))
     tables = ("document_words", "context_words", "context_spellings")
     for table in tables:
@@ -81,9 +81,9 @@ def test_damaged_tombstones_are_reported_before_fts5_reads_them_and_rebuild_repa
         with pytest.raises(Damaged, match="rebuild"):
             db.documents.delete(ids[1])
         with pytest.raises(Damaged, match="rebuild"):
-            db.contexts.delete(ids=threads[1:2])
+            db.memories.delete(ids=threads[1:2])
         db.rebuild()
         assert db.check() == []
         db.documents.delete(ids[1])
-        db.contexts.delete(ids=threads[1:2])
+        db.memories.delete(ids=threads[1:2])
         assert db.check() == [] and db.documents.count() == 28

@@ -55,8 +55,8 @@ def fill(db: Database, folder: Path) -> list[Turn]:
     water = db.documents.ingest_text(
         "Water wants nothing.", source="water.md", library="more"
     ).document
-    db.contexts.add("kitchen", "user", KETTLE)
-    db.contexts.add("cellar", "agent", BOILER)
+    db.memories.add("kitchen", "user", KETTLE)
+    db.memories.add("cellar", "agent", BOILER)
     db.embed_pending()
     entry = {"thread_id": "kitchen", "source": "user"}
     turns = {

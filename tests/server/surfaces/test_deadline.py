@@ -43,7 +43,7 @@ def test_a_read_that_takes_too_long_is_an_error_in_the_dialect_of_the_surface(
 ) -> None:
     with Database(tmp_path / "x.db", embedder=Letters()) as db:
         db.documents.ingest_text("tea", source="tea.md")
-        db.contexts.add("t", "user", "tea")
+        db.memories.add("t", "user", "tea")
         db.vectors.add("v", [1.0, 0.0])
         assert "read_timeout" not in text(ask(db, surface, tool, **arguments))
     config = Config(read_timeout=NOTHING)
@@ -76,7 +76,7 @@ def test_a_loop_that_takes_too_long_is_told_of_in_the_dialect_of_the_surface(
     with Database(tmp_path / "x.db", embedder=Letters()) as db:
         for name in ("tea", "coffee", "cocoa"):
             db.documents.ingest_text(f"{name} cup", source=f"{name}.md", embed=False)
-        db.contexts.add("t", "user", "a cup of tea " * 9_000)
+        db.memories.add("t", "user", "a cup of tea " * 9_000)
         with counted_checks(step, checks):
             answer = text(ask(db, surface, tool, **arguments))
         assert f"stopped while {step}" in answer

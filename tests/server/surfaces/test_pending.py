@@ -63,7 +63,7 @@ def test_a_reply_says_how_much_is_not_searched_by_meaning(
 ) -> None:
     for text in ("apple", "pear"):
         db.documents.ingest_text(text, source=text)
-        db.contexts.add("t", "user", text)
+        db.memories.add("t", "user", text)
     nothing = texts(db, surface, tool, arguments)
     # qmd's specification has a sentence of its own for vsearch.
     assert NONE in nothing or "Vector index not found" in nothing
@@ -73,7 +73,7 @@ def test_a_reply_says_how_much_is_not_searched_by_meaning(
     embedder.gate.clear()
     for text in ("plum", "fig"):
         db.documents.ingest_text(text, source=text)
-        db.contexts.add("t", "user", text)
+        db.memories.add("t", "user", text)
     assert PARTLY in texts(db, surface, tool, arguments)
 
 
@@ -137,7 +137,7 @@ def test_a_reply_says_how_much_is_searched_by_provisional_embeddings(
         db.embed_in_background(wait=0)
         for text in ("apple", "pear"):
             db.documents.ingest_text(text, source=text)
-            db.contexts.add("t", "user", text)
+            db.memories.add("t", "user", text)
         reply = texts(db, surface, tool, arguments)
         embedder.gate.set()
     assert (

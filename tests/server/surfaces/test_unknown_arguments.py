@@ -86,7 +86,7 @@ def test_qmd_names_it_in_a_text_block_of_its_own_and_in_its_note(db: Database) -
 
 
 def test_a_list_of_entries_has_it_beside_them(db: Database) -> None:
-    db.contexts.add("t", "user", "x")
+    db.memories.add("t", "user", "x")
     asked = {"context_ids": [1], "images": True}
     reply = ask(service(db, context_server.SURFACE), "get_context_by_ids", asked)
     assert [each["id"] for each in reply.structured_content["result"]] == [1]

@@ -51,7 +51,7 @@ def fill(db: Database) -> None:
         )
     db.documents.ingest_text("def tea():\n    return 1\n", source="tea.py", library="code")
     for number in range(5):
-        db.contexts.add(
+        db.memories.add(
             f"thread {number % 2}", "agent", f"Remember tea {number}", tags=["drinks", f"n{number}"]
         )
     db.vectors.add("v1", [1.0, 0.0], metadata={"a": 1})

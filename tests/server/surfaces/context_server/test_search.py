@@ -688,7 +688,7 @@ def test_a_long_question_finds_by_some_of_its_words(fruit: Tools) -> None:
 def reranked(path: Path) -> Iterator[Tools]:
     """Three entries that share a word, with the cross-encoder in use."""
     with opened(path, rerank=True) as db:
-        if "rerank" in db.contexts.statistics().unavailable:
+        if "rerank" in db.memories.statistics().unavailable:
             pytest.skip("the extra quality is not installed")
         tools = Tools(db)
         for text in (

@@ -137,7 +137,7 @@ def test_an_unexpected_exception_is_reported_without_details(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("SELECT * FROM /home/user/secret.db")
 
-    monkeypatch.setattr(db.contexts, "threads", broken)
+    monkeypatch.setattr(db.memories, "threads", broken)
     result = ask(service(db, SURFACE), "list_threads")
     assert (result.is_error, result.content[0].text) == (
         True,
@@ -233,7 +233,7 @@ def test_any_arguments_get_a_result_or_an_error_message(
     calls: list[tuple[Tool, dict[str, Any]]],
 ) -> None:
     with opened(":memory:") as db:
-        db.contexts.add("t", "user", "tea leaves", metadata={"a": {"b": "x"}}, tags=["t"])
+        db.memories.add("t", "user", "tea leaves", metadata={"a": {"b": "x"}}, tags=["t"])
         for tool, raw in calls:
             reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), db, raw)
             shown = reply.content[0].text
@@ -652,7 +652,7 @@ def test_a_batch_of_updates_changes_each_entry(tools: Tools) -> None:
 def test_truncated_replies_report_what_is_missing_and_how_to_get_it(
     tools: Tools, db: Database
 ) -> None:
-    ids = [db.contexts.add("t", "user", f"tea {number} " + "x" * 20_000).id for number in range(15)]
+    ids = [db.memories.add("t", "user", f"tea {number} " + "x" * 20_000).id for number in range(15)]
     reply = tools.fts_search_context(query="tea", limit=15)
     assert (
         reply["count"] == len(reply["results"]) < 15 and "get_context_by_ids" in reply["truncated"]

@@ -17,7 +17,7 @@ def test_memories_are_a_timeline_that_can_be_filtered(filled: Served) -> None:
 
 def test_threads_tags_and_days_are_counted(filled: Served) -> None:
     threads = filled.get("/api/threads")["threads"]
-    assert [(each["name"], each["contexts"]) for each in threads] == [
+    assert [(each["name"], each["memories"]) for each in threads] == [
         ("thread 0", 3),
         ("thread 1", 2),
     ]
@@ -37,9 +37,9 @@ def test_a_memory_is_stored_changed_and_deleted(served: Served) -> None:
     told = served.post("/api/memories/delete", ids=[id, 99], dry_run=True)
     assert told["memories"] == [{"id": id, "thread": "t", "text": "coffee"}]
     assert told["missing"] == [99] and "1 memory is removed" in told["consequences"][0]
-    assert served.db.contexts.count() == 1
+    assert served.db.memories.count() == 1
     assert served.post("/api/memories/delete", ids=[id])["count"] == 1
-    assert served.db.contexts.count() == 0
+    assert served.db.memories.count() == 0
 
 
 def test_images_are_shown_unless_they_could_run_scripts(served: Served) -> None:
@@ -49,7 +49,7 @@ def test_images_are_shown_unless_they_could_run_scripts(served: Served) -> None:
     kept = []
     for image in (png, svg, html):
         try:
-            kept.append(served.db.contexts.add("t", "user", image.mime_type, images=[image]).id)
+            kept.append(served.db.memories.add("t", "user", image.mime_type, images=[image]).id)
         except ValueError:
             continue  # the library refuses it already
     first = served.get(f"/api/memories/{kept[0]}")["images"][0]

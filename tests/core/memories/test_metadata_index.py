@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Damaged, Database, InvalidInput, filters
-from mcpvectordb.contexts.metadata_index import folded, index_condition
+from mcpvectordb.memories.metadata_index import folded, index_condition
 from mcpvectordb.metadata import encode
 from mcpvectordb.storage.schema import key_index, migrate
 from tests.support import Letters
@@ -73,7 +73,7 @@ def test_narrowing_by_the_index_never_loses_a_match(
 
 
 def plan(db: Database, *where: Any) -> str:
-    explained = db.contexts.browse(where=where, explain=True).explained
+    explained = db.memories.browse(where=where, explain=True).explained
     assert explained
     return explained.plan
 
@@ -81,7 +81,7 @@ def plan(db: Database, *where: Any) -> str:
 def filled(path: Path, **config: Any) -> Database:
     db = Database(path, embedder=Letters(), config=Config(**config))
     for number in range(20):
-        db.contexts.add(
+        db.memories.add(
             "t",
             "user",
             f"text {number}",
@@ -96,12 +96,12 @@ def filled(path: Path, **config: Any) -> Database:
 
 def test_a_new_file_indexes_the_configured_keys(path: Path) -> None:
     with filled(path, indexed_metadata=" project , deep.key") as db:
-        assert db.contexts.indexed_keys() == ("project", "deep.key")
+        assert db.memories.indexed_keys() == ("project", "deep.key")
         assert "context_key_project (<expr>=?)" in plan(db, ("metadata.project", "eq", 5))
         assert "context_key_deep.key (<expr>=?)" in plan(db, ("metadata.deep.key", "eq", 1))
         assert "context_key" not in plan(db, ("metadata.status", "eq", "Open"))
     with Database(path, embedder=Letters()) as db:  # the file wins over the configuration
-        assert db.contexts.indexed_keys() == ("project", "deep.key")
+        assert db.memories.indexed_keys() == ("project", "deep.key")
         assert db.check() == []
 
 
@@ -120,8 +120,8 @@ def test_a_new_file_indexes_the_configured_keys(path: Path) -> None:
 def test_eq_and_in_use_the_index(path: Path, condition: Any, count: int) -> None:
     with filled(path) as db:
         assert f"context_key_{condition[0].split('.')[1]} (<expr>=?)" in plan(db, condition)
-        assert db.contexts.count(where=[condition]) == count
-        results = db.contexts.search("text", mode="text", limit=20, where=[condition], explain=True)
+        assert db.memories.count(where=[condition]) == count
+        results = db.memories.search("text", mode="text", limit=20, where=[condition], explain=True)
         assert (
             len(results) == count and results.explained and "context_key_" in results.explained.plan
         )
@@ -129,18 +129,18 @@ def test_eq_and_in_use_the_index(path: Path, condition: Any, count: int) -> None
 
 def test_other_keys_can_be_indexed_later(path: Path) -> None:
     with filled(path) as db:
-        before = db.contexts.browse(where={"metadata.deep.key": 1})
-        db.contexts.index_keys(["deep.key", "deep.key"])
-        assert db.contexts.indexed_keys() == ("deep.key",) and db.check() == []
+        before = db.memories.browse(where={"metadata.deep.key": 1})
+        db.memories.index_keys(["deep.key", "deep.key"])
+        assert db.memories.indexed_keys() == ("deep.key",) and db.check() == []
         assert "context_key_deep.key" in plan(db, ("metadata.deep.key", "eq", 1))
-        assert db.contexts.browse(where={"metadata.deep.key": 1}).items == before.items
-        db.contexts.update(1, metadata_patch={"deep": {"key": 5}})
-        assert [each.id for each in db.contexts.browse(where={"metadata.deep.key": 5})] == [1]
-        db.contexts.index_keys([])
-        assert db.contexts.indexed_keys() == () and db.check() == []
+        assert db.memories.browse(where={"metadata.deep.key": 1}).items == before.items
+        db.memories.update(1, metadata_patch={"deep": {"key": 5}})
+        assert [each.id for each in db.memories.browse(where={"metadata.deep.key": 5})] == [1]
+        db.memories.index_keys([])
+        assert db.memories.indexed_keys() == () and db.check() == []
     with Database(path, embedder=Letters()) as db:
-        db.contexts.add("t", "user", "more", metadata={"status": "x"})
-        assert db.contexts.indexed_keys() == () and db.check() == []
+        db.memories.add("t", "user", "more", metadata={"status": "x"})
+        assert db.memories.indexed_keys() == () and db.check() == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_other_keys_can_be_indexed_later(path: Path) -> None:
 )
 def test_keys_that_cannot_be_indexed_are_refused(db: Database, names: list[Any]) -> None:
     with pytest.raises(InvalidInput, match="index"):
-        db.contexts.index_keys(names)
+        db.memories.index_keys(names)
 
 
 def test_a_file_with_a_foreign_index_on_a_key_is_refused(path: Path) -> None:
@@ -195,8 +195,8 @@ def test_check_reports_a_missing_key_index(path: Path) -> None:
 
 
 def test_long_values_that_the_index_truncates_are_still_distinguished(db: Database) -> None:
-    db.contexts.add("t", "user", "one", metadata={"status": "x" * 300 + "1"})
-    db.contexts.add("t", "user", "two", metadata={"status": "x" * 300 + "2"})
+    db.memories.add("t", "user", "one", metadata={"status": "x" * 300 + "1"})
+    db.memories.add("t", "user", "two", metadata={"status": "x" * 300 + "2"})
     assert [
-        each.text for each in db.contexts.browse(where={"metadata.status": "x" * 300 + "2"})
+        each.text for each in db.memories.browse(where={"metadata.status": "x" * 300 + "2"})
     ] == ["two"]

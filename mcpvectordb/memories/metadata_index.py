@@ -1,6 +1,6 @@
-"""SQL indexes on metadata keys of contexts, so that filters on them do not scan every context.
+"""SQL indexes on metadata keys of memories, so that filters on them do not scan every memory.
 
-`contexts.folded` is a JSON object with the case-folded values of the indexed keys, and each key has
+`memories.folded` is a JSON object with the case-folded values of the indexed keys, and each key has
 an expression index over it. A condition on such a key is narrowed to the rows whose folded value
 could match; the compiled filter then decides exactly. The settings of the file name the keys.
 """
@@ -45,7 +45,7 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
 
 
 def folded(names: Sequence[str], values: Mapping[str, Any] | None) -> str | None:
-    """The value of `contexts.folded` for this metadata: JSON, or None where no key is present."""
+    """The value of `memories.folded` for this metadata: JSON, or None where no key is present."""
     found = {
         name: _folded(value)
         for name in names
@@ -57,7 +57,7 @@ def folded(names: Sequence[str], values: Mapping[str, Any] | None) -> str | None
 def index_condition(
     names: Collection[str], conditions: Iterable[Condition]
 ) -> tuple[str, list[Any]]:
-    """A SQL condition on contexts `x` that is implied by `conditions`, with its bindings.
+    """A SQL condition on memories `x` that is implied by `conditions`, with its bindings.
 
     It compares indexed expressions only, for the keys in `names`. `conditions` must be checked.
     """
@@ -100,7 +100,7 @@ class MetadataIndex:
         """Do nothing: ordinary SQL indexes keep no rows that were removed."""
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Compute the folded values of all contexts, and create or drop indexes as configured."""
+        """Compute the folded values of all memories, and create or drop indexes as configured."""
         sql.executemany("UPDATE contexts SET folded = ? WHERE id = ?", list(self._wrong(sql)))
         wanted, existing = set(checked_names(self.names(sql))), _existing(sql)
         for name in existing - wanted:
@@ -109,14 +109,14 @@ class MetadataIndex:
             sql.execute(key_index(name))
 
     def problems(self, sql: apsw.Connection) -> Iterator[str]:
-        """One message for each context with wrong folded values, and one for wrong indexes."""
+        """One message for each memory with wrong folded values, and one for wrong indexes."""
         for _, id in self._wrong(sql):
             yield f"contexts: the indexed values of {id} are not those of its metadata"
         if _existing(sql) != set(self.names(sql)):
             yield "contexts: the metadata keys that have an index are not those of the settings"
 
     def _wrong(self, sql: apsw.Connection) -> Iterator[tuple[str | None, int]]:
-        """(correct folded values, id) of each context whose stored ones differ."""
+        """(correct folded values, id) of each memory whose stored ones differ."""
         names = self.names(sql)
         for id, stored, values in sql.execute("SELECT id, folded, metadata FROM contexts"):
             correct = folded(names, None if values is None else metadata.decode(values))

@@ -1,4 +1,4 @@
-"""The records of contexts: frozen and keyword-only, as in `records`."""
+"""The records of memories: frozen and keyword-only, as in `records`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mcpvectordb.records import Explained, Record
 
 T = TypeVar("T")
 
-ContextSource = Literal["user", "agent"]
+MemorySource = Literal["user", "agent"]
 ContentType = Literal["text", "multimodal"]
 Words = Literal["match", "prefix", "phrase", "boolean"]
 
 
 class Image(Record):
-    """An image that belongs to a context; `data` are its raw bytes, not base64."""
+    """An image that belongs to a memory; `data` are its raw bytes, not base64."""
 
     data: bytes
     mime_type: str = "image/png"
@@ -25,14 +25,14 @@ class Image(Record):
 
 @final
 class Entry(Record):
-    """A context to add; a field that is None was not given.
+    """A memory to add; a field that is None was not given.
 
     One that is brought from elsewhere has the times of its own, ISO 8601: it is stored beside the
-    last context of its thread even if that has the same text. `updated_at` alone is no such time.
+    last memory of its thread even if that has the same text. `updated_at` alone is no such time.
     """
 
     thread: str
-    source: ContextSource
+    source: MemorySource
     text: str
     metadata: Mapping[str, Any] | None = None
     tags: Sequence[str] | None = None
@@ -42,7 +42,7 @@ class Entry(Record):
 
 
 class Change(Record):
-    """A change of one context; a field that is None stays as it is.
+    """A change of one memory; a field that is None stays as it is.
 
     `metadata_patch` is a JSON Merge Patch (RFC 7396).
     """
@@ -55,15 +55,15 @@ class Change(Record):
     images: Sequence[Image] | None = None
 
 
-class Context(Record):
+class Memory(Record):
     """A text that an agent or a user stored in a thread.
 
-    `images` is empty unless the call that returned the context asked for images.
+    `images` is empty unless the call that returned the memory asked for images.
     """
 
     id: int
     thread: str
-    source: ContextSource
+    source: MemorySource
     text: str
     content_type: ContentType
     metadata: Mapping[str, Any] | None
@@ -74,31 +74,31 @@ class Context(Record):
 
 
 class Stored(Record):
-    """The result of adding a context.
+    """The result of adding a memory.
 
     `status` is "repeated" where the same source had stored the same text last in that thread: that
-    context was updated and no new one was stored. `note` is the reason why the context has no
+    memory was updated and no new one was stored. `note` is the reason why the memory has no
     embedding yet, "" if it has one.
     """
 
     status: Literal["added", "repeated"]
-    context: Context
+    memory: Memory
     note: str = ""
 
     @property
     def id(self) -> int:
-        """The context's id."""
-        return self.context.id
+        """The memory's id."""
+        return self.memory.id
 
 
 class Updated(Record):
-    """The result of changing a context.
+    """The result of changing a memory.
 
     `fields` names what was written: text, metadata, tags, images, content_type, embedding. `note`
     is the reason why a new text has no embedding yet, "" if it has one.
     """
 
-    context: Context
+    memory: Memory
     fields: tuple[str, ...]
     note: str = ""
 
@@ -112,10 +112,10 @@ class Outcome(Record, Generic[T]):
 
 
 class Thread(Record):
-    """Counts of one thread; `sources` counts distinct sources, `last_id` is its newest context."""
+    """Counts of one thread; `sources` counts distinct sources, `last_id` is its newest memory."""
 
     name: str
-    contexts: int
+    memories: int
     sources: int
     multimodal: int
     first_at: str
@@ -123,15 +123,15 @@ class Thread(Record):
     last_id: int
 
 
-class ContextStats(Record):
-    """Counts of everything stored as contexts.
+class MemoryStats(Record):
+    """Counts of everything stored as memories.
 
-    `embedded` counts the contexts whose chunks all have an embedding. `unavailable` has the reason
+    `embedded` counts the memories whose chunks all have an embedding. `unavailable` has the reason
     why vector search ("vector") or the cross-encoder ("rerank") cannot run on this machine; what
     can run has no entry. `most_active_threads` and `top_tags` are (name, count), highest first.
     """
 
-    contexts: int
+    memories: int
     by_source: Mapping[str, int]
     by_content_type: Mapping[str, int]
     images: int

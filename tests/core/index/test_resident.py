@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mcpvectordb import Config, Database
 from mcpvectordb.index import changes
 from mcpvectordb.index.codes import Codes
-from mcpvectordb.index.memory import Memory
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters, scaled
 from tests.support_elsewhere import Elsewhere
@@ -289,7 +289,7 @@ class Thing:
 
 
 def test_old_entries_are_dropped_when_a_new_one_needs_their_room() -> None:
-    memory = Memory(100)
+    memory = ResidentEntries(100)
     for key, size in (("a", 60), ("b", 30), ("c", 50)):
         memory.put("index", key, Thing(size))
     assert memory.keys("index") == ["b", "c"] and memory.size == 80
@@ -298,7 +298,7 @@ def test_old_entries_are_dropped_when_a_new_one_needs_their_room() -> None:
 
 
 def test_the_least_recently_used_entry_is_dropped_first() -> None:
-    memory = Memory(100)
+    memory = ResidentEntries(100)
     memory.put("index", "a", Thing(40))
     memory.put("other", "b", Thing(40))
     memory.get("index", "a")
@@ -307,7 +307,7 @@ def test_the_least_recently_used_entry_is_dropped_first() -> None:
 
 
 def test_an_entry_that_outgrows_the_budget_is_dropped() -> None:
-    memory, thing = Memory(100), Thing(40)
+    memory, thing = ResidentEntries(100), Thing(40)
     memory.put("index", "a", thing)
     thing.size = 101
     memory.put("index", "a", thing)
@@ -315,7 +315,7 @@ def test_an_entry_that_outgrows_the_budget_is_dropped() -> None:
 
 
 def test_loading_pays_from_the_second_query_on_or_for_many_rows() -> None:
-    memory = Memory(100)
+    memory = ResidentEntries(100)
     assert [memory.worth_loading("a", 10, 10) for _ in range(3)] == [False, True, True]
     assert memory.worth_loading("b", 11, 10)
 

@@ -1,4 +1,4 @@
-"""Checks of contexts and arguments: they return a normalized value or raise InvalidInput."""
+"""Checks of memories and arguments: they return a normalized value or raise InvalidInput."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.contexts.context import Change, ContentType, ContextSource, Entry, Image
 from mcpvectordb.errors import InvalidInput, TooLarge, quoted
+from mcpvectordb.memories.memory import Change, ContentType, Entry, Image, MemorySource
 from mcpvectordb.metadata import storable
 
-SOURCES: tuple[ContextSource, ...] = ("user", "agent")
+SOURCES: tuple[MemorySource, ...] = ("user", "agent")
 CONTENT_TYPES: tuple[ContentType, ...] = ("text", "multimodal")
 Choice = TypeVar("Choice", bound=str)
 MAX_NAME_CHARACTERS = 1_000

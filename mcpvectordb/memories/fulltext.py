@@ -1,4 +1,4 @@
-"""Two FTS5 tables over whole contexts: one of stemmed words, one of words as they are spelled."""
+"""Two FTS5 tables over whole memories: one of stemmed words, one of words as they are spelled."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STEMS, SPELLINGS = "context_words", "context_spellings"
 TABLES = (STEMS, SPELLINGS)
 
 
-class ContextFulltext:
-    """Full-text index of contexts; all methods run in the caller's transaction.
+class MemoryFulltext:
+    """Full-text index of memories; all methods run in the caller's transaction.
 
-    A row's id is the context's id. The texts themselves are stored in the chunks of `index`.
+    A row's id is the memory's id. The texts themselves are stored in the chunks of `index`.
     """
 
     def __init__(self, index: ChunkIndex) -> None:
@@ -27,19 +27,19 @@ class ContextFulltext:
         self._deleters = [fts5.Deleter(table) for table in TABLES]
 
     def put(self, sql: apsw.Connection, id: int, text: str) -> None:
-        """Index a context's text."""
+        """Index a memory's text."""
         for table in TABLES:
             _put(sql, table, id, text)
 
     def remove(self, sql: apsw.Connection, id: int) -> None:
-        """Remove a context from the index."""
+        """Remove a memory from the index."""
         for deleter in self._deleters:
             deleter.delete(sql, [id])
 
     def match(
         self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int
     ) -> Ranked:
-        """The best contexts for an FTS5 expression by BM25; the newer of equal ones comes first."""
+        """The best memories for an FTS5 expression by BM25; the newer of equal ones comes first."""
         table = STEMS if stemmed else SPELLINGS
         within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
         rows = sql.execute(
@@ -55,7 +55,7 @@ class ContextFulltext:
             fts5.optimize(sql, table)
 
     def rebuild(self, sql: apsw.Connection) -> None:
-        """Index all contexts again from their chunks."""
+        """Index all memories again from their chunks."""
         for table in TABLES:
             fts5.clear(sql, table)
             self._fill(sql, table, sql)

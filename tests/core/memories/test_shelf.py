@@ -16,13 +16,13 @@ from mcpvectordb import (
     Change,
     Condition,
     Config,
-    Context,
     Database,
     EmbeddingFailed,
     Entry,
     Image,
     InvalidFilter,
     InvalidInput,
+    Memory,
     NotFound,
     dates,
 )
@@ -46,7 +46,7 @@ class Clock:
 @pytest.fixture
 def clock(db: Database) -> Clock:
     clock = Clock()
-    db.contexts._clock = lambda: clock.now
+    db.memories._clock = lambda: clock.now
     return clock
 
 
@@ -61,9 +61,9 @@ def texts(found: Any) -> list[str]:
 # Adding.
 
 
-def test_an_added_context_is_returned_with_all_its_fields(db: Database) -> None:
+def test_an_added_memory_is_returned_with_all_its_fields(db: Database) -> None:
     picture = Image(data=b"\x89PNG", metadata={"alt": "a cat"})
-    stored = db.contexts.add(
+    stored = db.memories.add(
         " thread ",
         "agent",
         "  Use WAL\nwhile it runs \n",
@@ -71,8 +71,8 @@ def test_an_added_context_is_returned_with_all_its_fields(db: Database) -> None:
         tags=["SQLite", " db ", "", "db"],
         images=[picture, Image(data=b"x", mime_type="image/gif")],
     )
-    (context,) = db.contexts.get([stored.id])
-    assert context == Context(
+    (memory,) = db.memories.get([stored.id])
+    assert memory == Memory(
         id=stored.id,
         thread="thread",
         source="agent",
@@ -81,21 +81,21 @@ def test_an_added_context_is_returned_with_all_its_fields(db: Database) -> None:
         metadata={"status": "done", "n": [1, None]},
         tags=("db", "sqlite"),
         images=(picture, Image(data=b"x", mime_type="image/gif")),
-        created_at=context.created_at,
-        updated_at=context.created_at,
+        created_at=memory.created_at,
+        updated_at=memory.created_at,
     )
     assert (
         stored.status == "added"
         and stored.note == ""
-        and stored.context == replace(context, images=())
+        and stored.memory == replace(memory, images=())
     )
     assert db.check() == []
 
 
-def test_a_bare_context_has_neither_metadata_nor_tags_nor_images(db: Database) -> None:
+def test_a_bare_memory_has_neither_metadata_nor_tags_nor_images(db: Database) -> None:
     for given in (None, {}):
-        context = db.contexts.add("t", "user", f"hello {given}", metadata=given).context
-        assert (context.metadata, context.tags, context.content_type) == (None, (), "text")
+        memory = db.memories.add("t", "user", f"hello {given}", metadata=given).memory
+        assert (memory.metadata, memory.tags, memory.content_type) == (None, (), "text")
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_invalid_threads_sources_and_texts_are_refused(
     db: Database, thread: Any, source: Any, text: str, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        db.contexts.add(thread, source, text)
-    assert db.contexts.count() == 0
+        db.memories.add(thread, source, text)
+    assert db.memories.count() == 0
 
 
 def test_ids_are_never_used_again(db: Database) -> None:
-    first = db.contexts.add("t", "user", "one").id
-    db.contexts.delete([first])
-    assert db.contexts.add("t", "user", "one").id > first
+    first = db.memories.add("t", "user", "one").id
+    db.memories.delete([first])
+    assert db.memories.add("t", "user", "one").id > first
 
 
 # Repetitions.
@@ -131,19 +131,19 @@ def test_ids_are_never_used_again(db: Database) -> None:
 def test_repeating_the_last_text_of_a_thread_only_renews_its_time(
     db: Database, clock: Clock
 ) -> None:
-    first = db.contexts.add("t", "user", "hello", tags=["a"], metadata={"n": 1})
+    first = db.memories.add("t", "user", "hello", tags=["a"], metadata={"n": 1})
     clock.now += timedelta(seconds=1)
-    again = db.contexts.add("t", "user", " hello ")
+    again = db.memories.add("t", "user", " hello ")
     assert (again.status, again.id) == ("repeated", first.id)
-    assert again.context == replace(first.context, updated_at=dates.stored(clock.now))
-    assert db.contexts.count() == 1 and db.check() == []
+    assert again.memory == replace(first.memory, updated_at=dates.stored(clock.now))
+    assert db.memories.count() == 1 and db.check() == []
 
 
 def test_metadata_tags_and_images_of_a_repetition_replace_the_old_ones(db: Database) -> None:
-    db.contexts.add(
+    db.memories.add(
         "t", "user", "hello", tags=["a"], metadata={"n": 1, "m": 1}, images=[Image(data=b"1")]
     )
-    again = db.contexts.add(
+    again = db.memories.add(
         "t",
         "user",
         "hello",
@@ -151,13 +151,13 @@ def test_metadata_tags_and_images_of_a_repetition_replace_the_old_ones(db: Datab
         metadata={"n": 2},
         images=[Image(data=b"2"), Image(data=b"3")],
     )
-    (context,) = db.contexts.get([again.id])
-    assert (context.tags, context.metadata, [image.data for image in context.images]) == (
+    (memory,) = db.memories.get([again.id])
+    assert (memory.tags, memory.metadata, [image.data for image in memory.images]) == (
         ("b",),
         {"n": 2},
         [b"2", b"3"],
     )
-    bare = db.contexts.add("t", "user", "hello", tags=[], metadata={}, images=[]).context
+    bare = db.memories.add("t", "user", "hello", tags=[], metadata={}, images=[]).memory
     assert (bare.tags, bare.metadata, bare.content_type) == ((), None, "text")
 
 
@@ -174,7 +174,7 @@ def test_metadata_tags_and_images_of_a_repetition_replace_the_old_ones(db: Datab
 def test_only_the_same_text_of_the_same_source_at_the_end_of_a_thread_is_a_repetition(
     db: Database, said: list[tuple[str, str, str]]
 ) -> None:
-    assert [db.contexts.add(*words).status for words in said] == ["added"] * 3
+    assert [db.memories.add(*words).status for words in said] == ["added"] * 3
 
 
 def test_an_entry_from_elsewhere_has_times_of_its_own_and_is_no_repetition(
@@ -182,41 +182,41 @@ def test_an_entry_from_elsewhere_has_times_of_its_own_and_is_no_repetition(
 ) -> None:
     entry = Entry(thread="t", source="user", text="Tea", created_at="2020-01-02 03:04:05")
     later = replace(entry, updated_at="2021-01-01T00:00:00+01:00")
-    done = db.contexts.add_many([entry, later, replace(entry, created_at=None)])
+    done = db.memories.add_many([entry, later, replace(entry, created_at=None)])
     assert [each.result.status for each in done if each.result] == ["added", "added", "repeated"]
-    first, second = sorted(db.contexts.browse(), key=lambda each: each.id)
+    first, second = sorted(db.memories.browse(), key=lambda each: each.id)
     assert first.created_at == first.updated_at == "2020-01-02T03:04:05.000000+00:00"
     assert second.created_at == first.created_at
     assert second.updated_at == dates.stored(clock.now)  # of the repetition
     with pytest.raises(InvalidInput, match="created_at must be a date"):
-        db.contexts.add_many([replace(entry, created_at="long ago")])
+        db.memories.add_many([replace(entry, created_at="long ago")])
 
 
-def test_contexts_of_other_threads_do_not_prevent_a_repetition(db: Database) -> None:
-    first = db.contexts.add("t", "user", "a").id
-    db.contexts.add("u", "agent", "x")
-    assert db.contexts.add("t", "user", "a").id == first
+def test_memories_of_other_threads_do_not_prevent_a_repetition(db: Database) -> None:
+    first = db.memories.add("t", "user", "a").id
+    db.memories.add("u", "agent", "x")
+    assert db.memories.add("t", "user", "a").id == first
 
 
-def test_the_last_context_of_a_thread_is_decided_by_id_and_not_by_the_clock(
+def test_the_last_memory_of_a_thread_is_decided_by_id_and_not_by_the_clock(
     db: Database, clock: Clock
 ) -> None:
-    db.contexts.add("t", "user", "a")
+    db.memories.add("t", "user", "a")
     clock.now -= timedelta(hours=1)
-    db.contexts.add("t", "user", "b")
-    assert db.contexts.add("t", "user", "a").status == "added"
+    db.memories.add("t", "user", "b")
+    assert db.memories.add("t", "user", "a").status == "added"
 
 
 def test_a_text_added_by_several_python_threads_at_once_is_stored_once(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         threads = [
-            threading.Thread(target=db.contexts.add, args=("t", "user", "hello")) for _ in range(8)
+            threading.Thread(target=db.memories.add, args=("t", "user", "hello")) for _ in range(8)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert texts(db.contexts.browse()) == ["hello"] and db.check() == []
+        assert texts(db.memories.browse()) == ["hello"] and db.check() == []
 
 
 # Embedding.
@@ -241,63 +241,63 @@ def test_a_text_that_cannot_be_embedded_changes_nothing(
     path: Path, error: Exception | None
 ) -> None:
     with Database(path, embedder=Broken(error)) as db:
-        good = db.contexts.add("t", "user", "fine words", metadata={"n": 1})
+        good = db.memories.add("t", "user", "fine words", metadata={"n": 1})
         for attempt in (
-            lambda: db.contexts.add("t", "user", "poison"),
-            lambda: db.contexts.add_many(
+            lambda: db.memories.add("t", "user", "poison"),
+            lambda: db.memories.add_many(
                 [Entry(thread="t", source="user", text=text) for text in ("b", "poison")]
             ),
-            lambda: db.contexts.update(good.id, text="poison", metadata={"n": 2}),
-            lambda: db.contexts.update_many(
+            lambda: db.memories.update(good.id, text="poison", metadata={"n": 2}),
+            lambda: db.memories.update_many(
                 [Change(id=good.id, tags=["x"]), Change(id=good.id, text="poison")]
             ),
         ):
             with pytest.raises(EmbeddingFailed):
                 attempt()
-        assert db.contexts.get([1, 2, 3]) == [good.context]
-        assert texts(db.contexts.search("fine", mode="vector")) == ["fine words"]
+        assert db.memories.get([1, 2, 3]) == [good.memory]
+        assert texts(db.memories.search("fine", mode="vector")) == ["fine words"]
         assert db.check() == []
 
 
-def test_without_a_model_contexts_are_stored_and_embedded_later(path: Path) -> None:
+def test_without_a_model_memories_are_stored_and_embedded_later(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        db.contexts.add("t", "user", "with a model")
+        db.memories.add("t", "user", "with a model")
     other = Letters()
     other.name = "others"
     with Database(path, embedder=other) as db:
-        stored = db.contexts.add("t", "user", "without a model")
-        updated = db.contexts.update(1, text="changed without a model")
+        stored = db.memories.add("t", "user", "without a model")
+        updated = db.memories.update(1, text="changed without a model")
         assert (
             "found by words, but not yet by meaning" in stored.note and stored.note == updated.note
         )
         assert updated.fields == ("text",) and db.stats().pending == 2
-        results = db.contexts.search("model")
+        results = db.memories.search("model")
         assert (texts(results), results.legs) == (
             ["without a model", "changed without a model"],
             ("text",),
         )
         assert "not with the given embedder" in results.reasons["vector"]
-        assert db.contexts.search("model", mode="vector").hits == ()
+        assert db.memories.search("model", mode="vector").hits == ()
         assert db.check() == []
     with Database(path, embedder=Letters()) as db:
-        assert texts(db.contexts.search("model", mode="vector")) == []
+        assert texts(db.memories.search("model", mode="vector")) == []
         assert db.embed_pending() == 2
-        assert sorted(texts(db.contexts.search("model", mode="vector"))) == [
+        assert sorted(texts(db.memories.search("model", mode="vector"))) == [
             "changed without a model",
             "without a model",
         ]
 
 
-def test_a_repetition_embeds_a_context_that_had_no_embedding(path: Path) -> None:
+def test_a_repetition_embeds_a_memory_that_had_no_embedding(path: Path) -> None:
     other = Letters()
     other.name = "others"
     with Database(path, embedder=Letters()) as db:
-        db.contexts.add("t", "user", "first")
+        db.memories.add("t", "user", "first")
     with Database(path, embedder=other) as db:
-        db.contexts.add("t", "user", "second")
+        db.memories.add("t", "user", "second")
         assert db.stats().pending == 1
     with Database(path, embedder=Letters()) as db:
-        assert db.contexts.add("t", "user", "second").note == ""
+        assert db.memories.add("t", "user", "second").note == ""
         assert db.stats().pending == 0
 
 
@@ -313,10 +313,10 @@ def test_a_long_text_is_embedded_in_chunks_and_a_change_embeds_only_changed_chun
 
     counting = Counting()
     with Database(path, embedder=counting) as db:
-        stored = db.contexts.add("t", "agent", LONG)
+        stored = db.memories.add("t", "agent", LONG)
         chunks = counting.count
-        assert stored.context.text == LONG.strip() and chunks >= 12
-        db.contexts.update(stored.id, text=LONG.replace("Word5 ", "Changed "))
+        assert stored.memory.text == LONG.strip() and chunks >= 12
+        db.memories.update(stored.id, text=LONG.replace("Word5 ", "Changed "))
         assert counting.count < chunks + 4
         assert db.check() == []
 
@@ -324,16 +324,16 @@ def test_a_long_text_is_embedded_in_chunks_and_a_change_embeds_only_changed_chun
 def test_a_large_shelf_that_lost_its_vector_table_gets_it_again(path: Path) -> None:
     coded = Tuning(uncoded_chunks=0)
     with Database(path, embedder=Letters(), tuning=coded) as db:
-        db.contexts.add("t", "user", "first")
+        db.memories.add("t", "user", "first")
     other = apsw.Connection(str(path))
     vec0.load(other)
     other.execute("DROP TABLE context_meaning_1")
     other.close()
     with Database(path, embedder=Letters(), tuning=coded) as db:
         assert db.check() == []
-        assert texts(db.contexts.search("first", mode="vector")) == ["first"]
-        db.contexts.add("t", "user", "hello")
-        assert texts(db.contexts.search("hello", mode="vector", limit=1)) == ["hello"]
+        assert texts(db.memories.search("first", mode="vector")) == ["first"]
+        db.memories.add("t", "user", "hello")
+        assert texts(db.memories.search("hello", mode="vector", limit=1)) == ["hello"]
         assert db.check() == [] and db._indexes[1].vector.coded(db._file._connection()) == [1]
 
 
@@ -341,52 +341,52 @@ def test_a_large_shelf_that_lost_its_vector_table_gets_it_again(path: Path) -> N
 
 
 def test_an_update_changes_only_the_given_fields(db: Database, clock: Clock) -> None:
-    stored = db.contexts.add(
+    stored = db.memories.add(
         "t", "user", "old words", metadata={"a": 1}, tags=["x"], images=[Image(data=b"1")]
     )
     clock.now += timedelta(seconds=5)
-    updated = db.contexts.update(stored.id, text=" new words ")
+    updated = db.memories.update(stored.id, text=" new words ")
     assert updated.fields == ("text", "embedding")
-    assert updated.context == replace(
-        stored.context, text="new words", updated_at=dates.stored(clock.now)
+    assert updated.memory == replace(
+        stored.memory, text="new words", updated_at=dates.stored(clock.now)
     )
     assert (
-        ids(db.contexts.search("new", mode="text")) == [1]
-        and ids(db.contexts.search("old", mode="text")) == []
+        ids(db.memories.search("new", mode="text")) == [1]
+        and ids(db.memories.search("old", mode="text")) == []
     )
-    assert db.contexts.update(stored.id, metadata={}).context.metadata == {}
-    assert db.contexts.update(stored.id, tags=[" B", "b", "A"]).context.tags == ("a", "b")
-    assert db.contexts.update(stored.id, tags=[]).context.tags == ()
-    gone = db.contexts.update(stored.id, images=[])
-    assert (gone.fields, gone.context.content_type) == (("images", "content_type"), "text")
-    back = db.contexts.update(
+    assert db.memories.update(stored.id, metadata={}).memory.metadata == {}
+    assert db.memories.update(stored.id, tags=[" B", "b", "A"]).memory.tags == ("a", "b")
+    assert db.memories.update(stored.id, tags=[]).memory.tags == ()
+    gone = db.memories.update(stored.id, images=[])
+    assert (gone.fields, gone.memory.content_type) == (("images", "content_type"), "text")
+    back = db.memories.update(
         stored.id, images=[Image(data=b"2")], text="all", metadata={"z": 1}, tags=["t"]
     )
     assert back.fields == ("text", "metadata", "tags", "images", "content_type", "embedding")
-    assert back.context.content_type == "multimodal"
+    assert back.memory.content_type == "multimodal"
     assert db.check() == []
 
 
 def test_metadata_is_patched_as_the_rfc_says(db: Database) -> None:
-    id = db.contexts.add(
+    id = db.memories.add(
         "t", "user", "x", metadata={"a": {"b": 1, "c": 2}, "l": [1, 2], "gone": True}
     ).id
-    patched = db.contexts.update(
+    patched = db.memories.update(
         id, metadata_patch={"a": {"b": None, "d": 3}, "l": [3], "gone": None, "new": "é"}
     )
     assert patched.fields == ("metadata",)
-    assert patched.context.metadata == {"a": {"c": 2, "d": 3}, "l": [3], "new": "é"}
-    bare = db.contexts.add("t", "user", "y")
-    assert db.contexts.update(bare.id, metadata_patch={"a": {"b": None}}).context.metadata == {
+    assert patched.memory.metadata == {"a": {"c": 2, "d": 3}, "l": [3], "new": "é"}
+    bare = db.memories.add("t", "user", "y")
+    assert db.memories.update(bare.id, metadata_patch={"a": {"b": None}}).memory.metadata == {
         "a": {}
     }
 
 
 def test_an_empty_patch_only_renews_the_time(db: Database, clock: Clock) -> None:
-    stored = db.contexts.add("t", "user", "x", metadata={"a": None})
+    stored = db.memories.add("t", "user", "x", metadata={"a": None})
     clock.now += timedelta(seconds=1)
-    assert db.contexts.update(stored.id, metadata_patch={}).context == replace(
-        stored.context, updated_at=dates.stored(clock.now)
+    assert db.memories.update(stored.id, metadata_patch={}).memory == replace(
+        stored.memory, updated_at=dates.stored(clock.now)
     )
 
 
@@ -404,18 +404,18 @@ def test_an_empty_patch_only_renews_the_time(db: Database, clock: Clock) -> None
 def test_an_invalid_change_is_refused_and_changes_nothing(
     db: Database, change: dict[str, Any], message: str
 ) -> None:
-    stored = db.contexts.add("t", "user", "x", metadata={"a": 1})
+    stored = db.memories.add("t", "user", "x", metadata={"a": 1})
     with pytest.raises(InvalidInput, match=message):
-        db.contexts.update(stored.id, **change)
-    assert db.contexts.get([stored.id]) == [stored.context]
+        db.memories.update(stored.id, **change)
+    assert db.memories.get([stored.id]) == [stored.memory]
 
 
 @pytest.mark.parametrize("id", [0, -1, True, 1.0, "1", 2**63])
 def test_an_invalid_id_is_refused(db: Database, id: Any) -> None:
     for attempt in (
-        lambda: db.contexts.update(id, text="x"),
-        lambda: db.contexts.get([id]),
-        lambda: db.contexts.delete([id]),
+        lambda: db.memories.update(id, text="x"),
+        lambda: db.memories.get([id]),
+        lambda: db.memories.delete([id]),
     ):
         with pytest.raises(
             InvalidInput, match="the id of a context must be a whole number of 1 or more"
@@ -425,14 +425,14 @@ def test_an_invalid_id_is_refused(db: Database, id: Any) -> None:
 
 def test_an_unknown_id_cannot_be_changed(db: Database) -> None:
     with pytest.raises(NotFound, match="no context has the id 7"):
-        db.contexts.update(7, text="x")
+        db.memories.update(7, text="x")
 
 
 def test_a_repetition_is_compared_with_the_changed_text(db: Database) -> None:
-    id = db.contexts.add("t", "user", "old").id
-    db.contexts.update(id, text="new")
-    assert db.contexts.add("t", "user", "new").id == id
-    assert db.contexts.add("t", "user", "old").status == "added"
+    id = db.memories.add("t", "user", "old").id
+    db.memories.update(id, text="new")
+    assert db.memories.add("t", "user", "new").id == id
+    assert db.memories.add("t", "user", "old").status == "added"
 
 
 # Batches.
@@ -443,13 +443,13 @@ def entries(*texts: str, source: str = "user") -> list[Entry]:
 
 
 def test_a_batch_is_stored_in_order_and_may_repeat_its_own_texts(db: Database) -> None:
-    outcomes = db.contexts.add_many(entries("a", "b", "b", "a"))
+    outcomes = db.memories.add_many(entries("a", "b", "b", "a"))
     assert [
         (each.index, each.result and each.result.status, each.result and each.result.id)
         for each in outcomes
     ] == [(0, "added", 1), (1, "added", 2), (2, "repeated", 2), (3, "added", 3)]
     assert all(each.error is None for each in outcomes)
-    assert db.contexts.add_many([]) == []
+    assert db.memories.add_many([]) == []
 
 
 def test_a_batch_that_is_atomic_stores_all_or_nothing(db: Database) -> None:
@@ -458,13 +458,13 @@ def test_a_batch_that_is_atomic_stores_all_or_nothing(db: Database) -> None:
         InvalidInput,
         match=r"^2 of 3 items cannot be stored, so none was; the first is at index 1: text must",
     ):
-        db.contexts.add_many(bad)
-    assert db.contexts.count() == 0
+        db.memories.add_many(bad)
+    assert db.memories.count() == 0
 
 
 def test_a_batch_that_is_not_atomic_stores_what_can_be_stored(db: Database) -> None:
-    outcomes = db.contexts.add_many([*entries("a", " ", "b"), "junk"], atomic=False)  # type: ignore[list-item]
-    assert [each.result and each.result.context.text for each in outcomes] == ["a", None, "b", None]
+    outcomes = db.memories.add_many([*entries("a", " ", "b"), "junk"], atomic=False)  # type: ignore[list-item]
+    assert [each.result and each.result.memory.text for each in outcomes] == ["a", None, "b", None]
     assert [type(each.error) for each in outcomes] == [
         type(None),
         InvalidInput,
@@ -472,32 +472,32 @@ def test_a_batch_that_is_not_atomic_stores_what_can_be_stored(db: Database) -> N
         InvalidInput,
     ]
     assert [each.index for each in outcomes] == [0, 1, 2, 3]
-    assert db.contexts.count() == 2
+    assert db.memories.count() == 2
 
 
 def test_a_batch_of_changes_is_atomic_or_reports_each_item(db: Database) -> None:
-    one, two = (outcome.result for outcome in db.contexts.add_many(entries("a", "b")))
+    one, two = (outcome.result for outcome in db.memories.add_many(entries("a", "b")))
     assert one and two
     changes = [Change(id=one.id, text="A"), Change(id=99, text="x"), Change(id=two.id)]
     with pytest.raises(NotFound, match=r"2 of 3 items .* at index 1: no context has the id 99"):
-        db.contexts.update_many(changes)
-    assert texts(db.contexts.get([one.id])) == ["a"]
-    outcomes = db.contexts.update_many(changes, atomic=False)
+        db.memories.update_many(changes)
+    assert texts(db.memories.get([one.id])) == ["a"]
+    outcomes = db.memories.update_many(changes, atomic=False)
     assert [(each.result and each.result.fields, type(each.error)) for each in outcomes] == [
         (("text", "embedding"), type(None)),
         (None, NotFound),
         (None, InvalidInput),
     ]
-    assert texts(db.contexts.get([one.id])) == ["A"]
-    twice = db.contexts.update_many(
+    assert texts(db.memories.get([one.id])) == ["A"]
+    twice = db.memories.update_many(
         [Change(id=two.id, metadata_patch={"n": 1}), Change(id=two.id, metadata_patch={"m": 2})]
     )
-    assert twice[1].result and twice[1].result.context.metadata == {"n": 1, "m": 2}
+    assert twice[1].result and twice[1].result.memory.metadata == {"n": 1, "m": 2}
 
 
 def test_a_model_failure_in_a_batch_is_reported_for_its_item_alone(path: Path) -> None:
     with Database(path, embedder=Broken(RuntimeError("boom"))) as db:
-        outcomes = db.contexts.add_many(entries("a", "poison", "b"), atomic=False)
+        outcomes = db.memories.add_many(entries("a", "poison", "b"), atomic=False)
         assert [type(each.error) for each in outcomes] == [type(None), EmbeddingFailed, type(None)]
         assert "letters failed: boom" in str(outcomes[1].error)
 
@@ -508,11 +508,11 @@ def test_a_model_failure_in_a_batch_is_reported_for_its_item_alone(path: Path) -
 @pytest.fixture
 def four(db: Database, clock: Clock) -> Database:
     clock.now = datetime.now(UTC) - timedelta(days=10)
-    db.contexts.add("one", "user", "apple", tags=["x"], images=[Image(data=b"1")])
-    db.contexts.add("one", "agent", "pear")
+    db.memories.add("one", "user", "apple", tags=["x"], images=[Image(data=b"1")])
+    db.memories.add("one", "agent", "pear")
     clock.now += timedelta(days=9, hours=12)
-    db.contexts.add("two", "user", "plum")
-    db.contexts.add("three", "agent", "kiwi")
+    db.memories.add("two", "user", "plum")
+    db.memories.add("three", "agent", "kiwi")
     return db
 
 
@@ -533,11 +533,11 @@ def four(db: Database, clock: Clock) -> Database:
         ({"threads": []}, [4, 3, 2, 1]),
     ],
 )
-def test_contexts_that_match_all_criteria_are_deleted(
+def test_memories_that_match_all_criteria_are_deleted(
     four: Database, criteria: dict[str, Any], left: list[int]
 ) -> None:
-    assert four.contexts.delete(**criteria) == 4 - len(left)
-    assert ids(four.contexts.browse()) == left
+    assert four.memories.delete(**criteria) == 4 - len(left)
+    assert ids(four.memories.browse()) == left
     assert four.check() == []
 
 
@@ -559,37 +559,37 @@ def test_missing_or_invalid_criteria_delete_nothing(
     four: Database, criteria: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        four.contexts.delete(**criteria)
-    assert four.contexts.count() == 4
+        four.memories.delete(**criteria)
+    assert four.memories.count() == 4
 
 
-def test_deleting_a_context_deletes_its_images_tags_and_index_entries(four: Database) -> None:
-    four.contexts.delete([1])
-    statistics = four.contexts.statistics()
+def test_deleting_a_memory_deletes_its_images_tags_and_index_entries(four: Database) -> None:
+    four.memories.delete([1])
+    statistics = four.memories.statistics()
     assert (statistics.images, statistics.tags) == (0, 0)
-    assert texts(four.contexts.search("apple", mode="text")) == []
-    assert "apple" not in texts(four.contexts.search("apple", mode="vector"))
+    assert texts(four.memories.search("apple", mode="text")) == []
+    assert "apple" not in texts(four.memories.search("apple", mode="vector"))
 
 
 def test_items_can_be_checked_before_they_are_stored(db: Database) -> None:
-    assert db.contexts.checked(
+    assert db.memories.checked(
         Entry(thread=" t ", source="user", text=" x ", tags=["B", "a"])
     ) == Entry(thread="t", source="user", text="x", tags=("a", "b"))
     with pytest.raises(InvalidInput, match="source"):
-        db.contexts.checked(Entry(thread="t", source="robot", text="x"))
+        db.memories.checked(Entry(thread="t", source="robot", text="x"))
     with pytest.raises(NotFound):
-        db.contexts.checked(Change(id=1, text="x"))
-    assert db.contexts.count() == 0
+        db.memories.checked(Change(id=1, text="x"))
+    assert db.memories.count() == 0
 
 
 # Browsing.
 
 
 def test_get_returns_newest_first_and_leaves_out_unknown_ids(four: Database) -> None:
-    assert ids(four.contexts.get([1, 99, 3, 1])) == [3, 1]
-    assert four.contexts.get([]) == []
-    assert [len(context.images) for context in four.contexts.get([1])] == [1]
-    assert [len(context.images) for context in four.contexts.get([1], images=False)] == [0]
+    assert ids(four.memories.get([1, 99, 3, 1])) == [3, 1]
+    assert four.memories.get([]) == []
+    assert [len(memory.images) for memory in four.memories.get([1])] == [1]
+    assert [len(memory.images) for memory in four.memories.get([1], images=False)] == [0]
 
 
 @pytest.mark.parametrize(
@@ -616,12 +616,12 @@ def test_get_returns_newest_first_and_leaves_out_unknown_ids(four: Database) -> 
         ({"limit": 0}, []),
     ],
 )
-def test_browse_returns_the_matching_contexts_newest_first(
+def test_browse_returns_the_matching_memories_newest_first(
     four: Database, which: dict[str, Any], expected: list[int]
 ) -> None:
-    assert ids(four.contexts.browse(**which)) == expected
+    assert ids(four.memories.browse(**which)) == expected
     if not {"limit", "offset"} & set(which):
-        assert four.contexts.count(**which) == len(expected)
+        assert four.memories.count(**which) == len(expected)
 
 
 def test_start_and_end_include_both_ends_of_a_period(db: Database, clock: Clock) -> None:
@@ -629,33 +629,33 @@ def test_start_and_end_include_both_ends_of_a_period(db: Database, clock: Clock)
         clock.now = datetime(
             2025, 11, 29, 22 + hour - 24 * (hour > 1), 59, 59, 999999, tzinfo=UTC
         ) + timedelta(days=hour > 1)
-        db.contexts.add("t", "user", f"{hour}")
-    made = [context.created_at for context in db.contexts.browse()]
+        db.memories.add("t", "user", f"{hour}")
+    made = [memory.created_at for memory in db.memories.browse()]
     assert made == [
         "2025-11-30T00:59:59.999999+00:00",
         "2025-11-29T23:59:59.999999+00:00",
         "2025-11-29T22:59:59.999999+00:00",
     ]
-    assert texts(db.contexts.browse(start="2025-11-29", end="2025-11-29")) == ["1", "0"]
-    assert texts(db.contexts.browse(start="2025-11-30")) == ["2"]
-    assert texts(db.contexts.browse(end="2025-11-29T22:59:59")) == []
-    assert texts(db.contexts.browse(start=made[1], end=made[1])) == ["1"]
+    assert texts(db.memories.browse(start="2025-11-29", end="2025-11-29")) == ["1", "0"]
+    assert texts(db.memories.browse(start="2025-11-30")) == ["2"]
+    assert texts(db.memories.browse(end="2025-11-29T22:59:59")) == []
+    assert texts(db.memories.browse(start=made[1], end=made[1])) == ["1"]
     assert texts(
-        db.contexts.browse(start="2025-11-30T02:00:00+02:00", end="2025-11-30T03:00:00+02:00")
+        db.memories.browse(start="2025-11-30T02:00:00+02:00", end="2025-11-30T03:00:00+02:00")
     ) == ["2"]
     with pytest.raises(InvalidInput, match="lies after"):
-        db.contexts.browse(start="2025-11-30", end="2025-11-29")
+        db.memories.browse(start="2025-11-30", end="2025-11-29")
     with pytest.raises(InvalidInput, match=r"^end must be a date"):
-        db.contexts.browse(end="tomorrow")
+        db.memories.browse(end="tomorrow")
 
 
 def test_conditions_on_metadata_have_the_operators_of_filters(db: Database) -> None:
-    db.contexts.add(
+    db.memories.add(
         "t", "user", "a", metadata={"status": "Done", "n": 5, "deep": {"x": [1, "two"]}}
     )
-    db.contexts.add("t", "user", "b", metadata={"status": "open", "n": 5.0, "flag": True})
-    db.contexts.add("t", "user", "c")
-    browse = db.contexts.browse
+    db.memories.add("t", "user", "b", metadata={"status": "open", "n": 5.0, "flag": True})
+    db.memories.add("t", "user", "c")
+    browse = db.memories.browse
     assert texts(browse(where={"metadata.status": "done"})) == []
     assert texts(browse(where=[Condition("metadata.status", "eq", "DONE", False)])) == ["a"]
     assert (
@@ -670,11 +670,11 @@ def test_conditions_on_metadata_have_the_operators_of_filters(db: Database) -> N
 
 def test_problems_lists_every_invalid_condition(db: Database) -> None:
     bad = [("metadata.a", "like", "x"), ("metadata.b", "eq", 1), ("color", "eq", 1)]
-    problems = db.contexts.problems(bad)
+    problems = db.memories.problems(bad)
     assert len(problems) == 2 and "like" in problems[0] and "color" in problems[1]
-    assert db.contexts.problems(None) == []
+    assert db.memories.problems(None) == []
     with pytest.raises(InvalidFilter):
-        db.contexts.search("x", where=bad)
+        db.memories.search("x", where=bad)
 
 
 @pytest.mark.parametrize(
@@ -696,16 +696,16 @@ def test_invalid_filter_arguments_are_refused(
     db: Database, which: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        db.contexts.browse(**which)
+        db.memories.browse(**which)
 
 
 def test_an_unknown_filter_argument_is_an_error(db: Database) -> None:
     with pytest.raises(TypeError, match="threads"):
-        db.contexts.browse(threads="x")  # type: ignore[call-arg]
+        db.memories.browse(threads="x")  # type: ignore[call-arg]
 
 
 def test_browse_can_return_the_query_plan(four: Database) -> None:
-    page = four.contexts.browse(thread="one", explain=True)
+    page = four.memories.browse(thread="one", explain=True)
     assert (
         page.explained and page.explained.rows == len(page) == 2 and page.explained.milliseconds > 0
     )
@@ -713,7 +713,7 @@ def test_browse_can_return_the_query_plan(four: Database) -> None:
         "contexts_by_thread_and_time (thread=?)" in page.explained.plan
         and "B-TREE" not in page.explained.plan
     )
-    assert four.contexts.browse(thread="one").explained is None
+    assert four.memories.browse(thread="one").explained is None
 
 
 @pytest.mark.parametrize(
@@ -734,7 +734,7 @@ def test_browse_can_return_the_query_plan(four: Database) -> None:
 def test_browse_uses_an_index_that_is_already_in_order(
     four: Database, which: dict[str, Any], index: str
 ) -> None:
-    page = four.contexts.browse(explain=True, **which)
+    page = four.memories.browse(explain=True, **which)
     assert (
         page.explained
         and index in page.explained.plan
@@ -746,20 +746,20 @@ def test_browse_uses_an_index_that_is_already_in_order(
 
 
 def test_threads_are_listed_newest_first(four: Database) -> None:
-    four.contexts.add("one", "agent", "later")
-    threads = four.contexts.threads()
+    four.memories.add("one", "agent", "later")
+    threads = four.memories.threads()
     assert [
-        (each.name, each.contexts, each.sources, each.multimodal, each.last_id) for each in threads
+        (each.name, each.memories, each.sources, each.multimodal, each.last_id) for each in threads
     ] == [("one", 3, 2, 1, 5), ("three", 1, 1, 0, 4), ("two", 1, 1, 0, 3)]
     assert threads[0].first_at < threads[0].last_at
 
 
 def test_statistics_count_everything(four: Database) -> None:
-    four.contexts.add(
+    four.memories.add(
         "one", "user", "more", tags=["x", "y"], images=[Image(data=b"1"), Image(data=b"2")]
     )
-    found = four.contexts.statistics()
-    assert found.contexts == 5 and found.by_source == {"agent": 2, "user": 3}
+    found = four.memories.statistics()
+    assert found.memories == 5 and found.by_source == {"agent": 2, "user": 3}
     assert found.by_content_type == {"text": 3, "multimodal": 2}
     assert (found.images, found.tags, found.threads) == (3, 2, 3)
     assert found.most_active_threads == (
@@ -767,42 +767,42 @@ def test_statistics_count_everything(four: Database) -> None:
         ("three", 1),
         ("two", 1),
     ) and found.top_tags == (("x", 2), ("y", 1))
-    assert four.stats().contexts == 5
+    assert four.stats().memories == 5
 
 
 def test_statistics_count_missing_embeddings_and_name_unavailable_features(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        assert db.contexts.model() == "letters"
-        db.contexts.add("t", "user", "tea")
-        stats = db.contexts.statistics()
+        assert db.memories.model() == "letters"
+        db.memories.add("t", "user", "tea")
+        stats = db.memories.statistics()
         assert (stats.chunks, stats.embedded, "vector" in stats.unavailable) == (1, 1, False)
     with Database(path) as db:
-        db.contexts.add("t", "user", "water")
-        stats = db.contexts.statistics()
-        assert (stats.contexts, stats.chunks, stats.embedded) == (2, 2, 1)
-        assert "letters" in stats.unavailable["vector"] and db.contexts.model() == "letters"
+        db.memories.add("t", "user", "water")
+        stats = db.memories.statistics()
+        assert (stats.memories, stats.chunks, stats.embedded) == (2, 2, 1)
+        assert "letters" in stats.unavailable["vector"] and db.memories.model() == "letters"
 
 
-def test_reading_works_before_any_context_is_stored(db: Database) -> None:
-    assert (list(db.contexts.browse()), db.contexts.threads(), db.contexts.count()) == ([], [], 0)
-    assert db.contexts.statistics().by_source == {}
-    results = db.contexts.search("anything")
+def test_reading_works_before_any_memory_is_stored(db: Database) -> None:
+    assert (list(db.memories.browse()), db.memories.threads(), db.memories.count()) == ([], [], 0)
+    assert db.memories.statistics().by_source == {}
+    results = db.memories.search("anything")
     assert results.hits == () and results.reasons["vector"] == "nothing has been ingested yet"
 
 
 # Keeping.
 
 
-def test_contexts_survive_compact_rebuild_and_copy(four: Database, path: Path) -> None:
-    before = four.contexts.browse(images=True)
+def test_memories_survive_compact_rebuild_and_copy(four: Database, path: Path) -> None:
+    before = four.memories.browse(images=True)
     four.compact()
     four.rebuild()
     four.copy_to(path.with_name("copy.db"))
     with Database(
         path.with_name("copy.db"), embedder=Letters(), config=Config(read_only=True)
     ) as copy:
-        assert copy.contexts.browse(images=True) == before
-        assert ids(copy.contexts.search("apple")) == ids(four.contexts.search("apple"))
+        assert copy.memories.browse(images=True) == before
+        assert ids(copy.memories.search("apple")) == ids(four.memories.search("apple"))
         assert copy.check() == []
 
 
@@ -819,13 +819,13 @@ def test_damage_to_indexes_is_reported_and_repaired_by_rebuild(four: Database, p
     )
     four.rebuild()
     assert four.check() == []
-    assert ids(four.contexts.search("apple", mode="text")) == [1]
+    assert ids(four.memories.search("apple", mode="text")) == [1]
 
 
 def test_tags_and_days_are_counted(db: Database) -> None:
-    assert db.contexts.tags() == {} == db.contexts.days()
+    assert db.memories.tags() == {} == db.memories.days()
     for day, tags in ((1, ["a"]), (1, ["b", "a"]), (2, ["b", "a"])):
-        db.contexts._clock = lambda day=day: datetime(2025, 11, day, 12, tzinfo=UTC)
-        db.contexts.add(f"t{day}{len(tags)}", "user", f"text {day}", tags=tags)
-    assert list(db.contexts.tags().items()) == [("a", 3), ("b", 2)]
-    assert list(db.contexts.days().items()) == [("2025-11-02", 1), ("2025-11-01", 2)]
+        db.memories._clock = lambda day=day: datetime(2025, 11, day, 12, tzinfo=UTC)
+        db.memories.add(f"t{day}{len(tags)}", "user", f"text {day}", tags=tags)
+    assert list(db.memories.tags().items()) == [("a", 3), ("b", 2)]
+    assert list(db.memories.days().items()) == [("2025-11-02", 1), ("2025-11-01", 2)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Condition, Database, filters
-from mcpvectordb.contexts.rows import compile_filter
+from mcpvectordb.memories.rows import compile_filter
 
 
 def calls(action: Callable[[], object]) -> Counter[CodeType]:
@@ -31,17 +31,17 @@ def calls(action: Callable[[], object]) -> Counter[CodeType]:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda contexts, where: contexts.browse(where=where),
-        lambda contexts, where: contexts.count(where=where),
-        lambda contexts, where: contexts.search("tea", where=where),
+        lambda memories, where: memories.browse(where=where),
+        lambda memories, where: memories.count(where=where),
+        lambda memories, where: memories.search("tea", where=where),
     ],
     ids=["browse", "count", "search"],
 )
 def test_a_filter_is_checked_once_and_compiled_once_per_call(
     db: Database, read: Callable[..., object]
 ) -> None:
-    db.contexts.add("t", "user", "tea", metadata={"status": "open"})
-    found = calls(lambda: read(db.contexts, {"metadata.status": "open"}))
+    db.memories.add("t", "user", "tea", metadata={"status": "open"})
+    found = calls(lambda: read(db.memories, {"metadata.status": "open"}))
     assert found[filters.conditions.__code__] == 1
     assert found[filters.compile.__code__] == 1
 
@@ -49,7 +49,7 @@ def test_a_filter_is_checked_once_and_compiled_once_per_call(
 def test_a_filter_without_arguments_allows_everything() -> None:
     everything = compile_filter(tags=[" "], where={})
     assert (everything.condition, everything.bindings) == ("TRUE", ())
-    assert everything.contexts.select == everything.chunks.select == ""
+    assert everything.memories.select == everything.chunks.select == ""
     assert everything.using_indexes(["status"]) == everything
 
 
@@ -72,8 +72,8 @@ def test_only_conditions_on_indexed_keys_are_narrowed() -> None:
 def test_the_index_on_source_is_used_only_without_a_thread_or_tags(
     db: Database, which: dict[str, Any], index: str
 ) -> None:
-    db.contexts.add("t", "user", "tea", tags=["a"])
-    page = db.contexts.browse(explain=True, **which)
+    db.memories.add("t", "user", "tea", tags=["a"])
+    page = db.memories.browse(explain=True, **which)
     assert len(page) == 1 and page.explained is not None
     assert index in page.explained.plan and (
         index == "contexts_by_source" or "contexts_by_source" not in page.explained.plan

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Database, Entry, InvalidInput, Scores
-from mcpvectordb.contexts.search import (
+from mcpvectordb.embedding import reranker
+from mcpvectordb.memories.search import (
     PARSERS,
-    ContextRanking,
+    MemoryRanking,
     excerpt,
     reorder,
     rerank_depth,
 )
-from mcpvectordb.embedding import reranker
 from mcpvectordb.text.query import Term
 from tests.support import Letters
 
@@ -37,7 +37,7 @@ def fruit(db: Database) -> Database:
         "authentication of users",
         "running in the park",
     ):
-        db.contexts.add(
+        db.memories.add(
             text.split()[0], "user", text, tags=[text.split()[-1]], metadata={"size": len(text)}
         )
     return db
@@ -67,61 +67,61 @@ def fruit(db: Database) -> Database:
 def test_each_parser_reads_the_words_of_a_query_its_way(
     fruit: Database, words: str, query: str, expected: set[str]
 ) -> None:
-    results = fruit.contexts.search(query, mode="text", words=words)
+    results = fruit.memories.search(query, mode="text", words=words)
     assert set(texts(results)) == expected
     assert results.counts["text"] == len(expected)
 
 
 def test_a_malformed_boolean_query_is_answered_with_a_note(fruit: Database) -> None:
-    results = fruit.contexts.search("apple AND (pie", mode="text", words="boolean")
+    results = fruit.memories.search("apple AND (pie", mode="text", words="boolean")
     assert texts(results) == ["red apple pie"] and "a ( is not closed" in results.note
-    assert fruit.contexts.search("apple", words="boolean").note == ""
+    assert fruit.memories.search("apple", words="boolean").note == ""
 
 
 def test_a_query_without_words_gives_the_reason_why_the_text_leg_did_not_run(
     fruit: Database,
 ) -> None:
-    assert fruit.contexts.search("?!", mode="text").reasons == {
+    assert fruit.memories.search("?!", mode="text").reasons == {
         "text": "the query has no words to look for"
     }
     assert (
         "leaves things out"
-        in fruit.contexts.search("NOT red", mode="text", words="boolean").reasons["text"]
+        in fruit.memories.search("NOT red", mode="text", words="boolean").reasons["text"]
     )
-    hybrid = fruit.contexts.search("?!")
+    hybrid = fruit.memories.search("?!")
     assert hybrid.legs == ("vector",) and len(hybrid) == 5
 
 
-def test_words_of_different_chunks_match_the_same_context(db: Database) -> None:
-    db.contexts.add("t", "user", LONG)
-    db.contexts.add("t", "user", "alpha alone")
-    assert texts(db.contexts.search("alpha omega", mode="text")) == [LONG]
-    assert texts(db.contexts.search("alpha NOT omega", mode="text", words="boolean")) == [
+def test_words_of_different_chunks_match_the_same_memory(db: Database) -> None:
+    db.memories.add("t", "user", LONG)
+    db.memories.add("t", "user", "alpha alone")
+    assert texts(db.memories.search("alpha omega", mode="text")) == [LONG]
+    assert texts(db.memories.search("alpha NOT omega", mode="text", words="boolean")) == [
         "alpha alone"
     ]
-    assert db.contexts.search("between. filler", mode="text", words="phrase").counts["text"] == 1
+    assert db.memories.search("between. filler", mode="text", words="phrase").counts["text"] == 1
 
 
-def test_a_context_is_found_once_and_as_near_as_its_nearest_chunk(path: Path) -> None:
+def test_a_memory_is_found_once_and_as_near_as_its_nearest_chunk(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(chunk_size=16)) as db:
-        db.contexts.add("t", "user", "zebra zone\n\n" * 60 + "apples appear\n\n" * 60)
-        db.contexts.add("t", "user", "apple pancakes")
-        results = db.contexts.search("apples appear", mode="vector")
+        db.memories.add("t", "user", "zebra zone\n\n" * 60 + "apples appear\n\n" * 60)
+        db.memories.add("t", "user", "apple pancakes")
+        results = db.memories.search("apples appear", mode="vector")
         assert [hit.item.id for hit in results] == [1, 2]
         assert results[0].passage.startswith("apples appear") and "zebra" not in results[0].passage
         assert results[0].scores.vector == pytest.approx(0.96, abs=0.01)
 
 
-def test_one_context_with_many_chunks_does_not_crowd_out_the_others(path: Path) -> None:
+def test_one_memory_with_many_chunks_does_not_crowd_out_the_others(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(chunk_size=16)) as db:
-        db.contexts.add("t", "user", "apple pie\n\n" * 2_000)
+        db.memories.add("t", "user", "apple pie\n\n" * 2_000)
         for number in range(5):
-            db.contexts.add("t", "user", f"pear {number}")
-        assert len(db.contexts.search("apple pie", mode="vector", limit=6)) == 6
+            db.memories.add("t", "user", f"pear {number}")
+        assert len(db.memories.search("apple pie", mode="vector", limit=6)) == 6
 
 
 def test_hybrid_scores_include_both_legs_and_their_ranks(fruit: Database) -> None:
-    results = fruit.contexts.search("red apple", limit=5, rrf_k=10)
+    results = fruit.memories.search("red apple", limit=5, rrf_k=10)
     assert results.legs == ("text", "vector")
     best = results[0]
     assert best.item.text == "red apple pie" and best.scores.text_rank == 1
@@ -138,13 +138,13 @@ def test_hybrid_scores_include_both_legs_and_their_ranks(fruit: Database) -> Non
 
 
 def test_text_and_vector_modes_keep_the_order_of_their_leg(fruit: Database) -> None:
-    by_words = fruit.contexts.search("apple", mode="text")
+    by_words = fruit.memories.search("apple", mode="text")
     assert [hit.scores.text_rank for hit in by_words] == [1, 2] and by_words[
         0
     ].scores.vector is None
     assert by_words[0].item.text == "green apple"  # the shorter text
     assert [hit.scores.rrf for hit in by_words] == [1 / 61, 1 / 62]
-    nearest = fruit.contexts.search("apple", mode="vector")
+    nearest = fruit.memories.search("apple", mode="vector")
     cosines = [hit.scores.vector or 0 for hit in nearest]
     assert cosines == sorted(cosines, reverse=True) and nearest.legs == ("vector",)
     assert [hit.score for hit in nearest] == cosines
@@ -167,49 +167,49 @@ def test_text_and_vector_modes_keep_the_order_of_their_leg(fruit: Database) -> N
 def test_filters_apply_before_the_ranking(
     fruit: Database, mode: str, which: dict[str, Any], allowed: set[str]
 ) -> None:
-    fruit.contexts.add_many(
+    fruit.memories.add_many(
         [Entry(thread="noise", source="user", text="apple " * number) for number in range(1, 61)]
     )
-    assert {context.text for context in fruit.contexts.browse(**which)} == allowed
+    assert {memory.text for memory in fruit.memories.browse(**which)} == allowed
     for limit in (1, 10):
-        found = texts(fruit.contexts.search("apple", mode=mode, limit=limit, **which))
+        found = texts(fruit.memories.search("apple", mode=mode, limit=limit, **which))
         matching = {text for text in allowed if mode != "text" or "apple" in text}
         assert set(found) <= matching and len(found) == min(limit, len(matching))
 
 
 def test_pages_are_consecutive_parts_of_one_ranking(fruit: Database) -> None:
-    everything = texts(fruit.contexts.search("red apple", limit=5))
-    pages = [fruit.contexts.search("red apple", limit=1, offset=offset) for offset in range(5)]
+    everything = texts(fruit.memories.search("red apple", limit=5))
+    pages = [fruit.memories.search("red apple", limit=1, offset=offset) for offset in range(5)]
     assert [text for page in pages for text in texts(page)] == everything
-    assert texts(fruit.contexts.search("red apple", limit=0)) == []
-    assert texts(fruit.contexts.search("red apple", offset=50)) == []
+    assert texts(fruit.memories.search("red apple", limit=0)) == []
+    assert texts(fruit.memories.search("red apple", offset=50)) == []
 
 
 def test_equal_matches_come_newest_first(db: Database) -> None:
     for thread in "abc":
-        db.contexts.add(thread, "user", "the same words")
-    assert [hit.item.thread for hit in db.contexts.search("words", mode="text")] == ["c", "b", "a"]
+        db.memories.add(thread, "user", "the same words")
+    assert [hit.item.thread for hit in db.memories.search("words", mode="text")] == ["c", "b", "a"]
 
 
 def test_matching_words_can_be_highlighted(fruit: Database) -> None:
-    (hit,) = fruit.contexts.search("runs parks", mode="text", highlight=True)
+    (hit,) = fruit.memories.search("runs parks", mode="text", highlight=True)
     assert hit.highlighted == "<mark>running</mark> in the <mark>park</mark>"
-    (hit,) = fruit.contexts.search("authent", mode="text", words="prefix", highlight=True)
+    (hit,) = fruit.memories.search("authent", mode="text", words="prefix", highlight=True)
     assert hit.highlighted == "<mark>authentication</mark> of users"
-    assert fruit.contexts.search("apple", mode="text")[0].highlighted is None
+    assert fruit.memories.search("apple", mode="text")[0].highlighted is None
 
 
 def test_other_languages_are_not_stemmed(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(language="german")) as db:
-        db.contexts.add("t", "user", "running")
-        assert texts(db.contexts.search("run", mode="text")) == []
-        assert texts(db.contexts.search("RUNNING", mode="text")) == ["running"]
+        db.memories.add("t", "user", "running")
+        assert texts(db.memories.search("run", mode="text")) == []
+        assert texts(db.memories.search("RUNNING", mode="text")) == ["running"]
     with Database(path, embedder=Letters(), config=Config(language="English")) as db:
-        assert texts(db.contexts.search("run", mode="text")) == ["running"]
+        assert texts(db.memories.search("run", mode="text")) == ["running"]
 
 
 def test_a_search_can_return_the_query_plan_of_each_leg(fruit: Database) -> None:
-    results = fruit.contexts.search("red apple", explain=True, thread="red")
+    results = fruit.memories.search("red apple", explain=True, thread="red")
     assert results.explained and results.explained.rows == 2
     assert set(results.explained.legs) == {"text", "vector"}
     assert "context_words" in results.explained.legs["text"].plan
@@ -219,7 +219,7 @@ def test_a_search_can_return_the_query_plan_of_each_leg(fruit: Database) -> None
         > sum(leg.milliseconds for leg in results.explained.legs.values())
         > 0
     )
-    assert fruit.contexts.search("red", explain=True, mode="text").explained.legs.keys() == {"text"}  # type: ignore[union-attr]
+    assert fruit.memories.search("red", explain=True, mode="text").explained.legs.keys() == {"text"}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -239,13 +239,13 @@ def test_invalid_search_arguments_are_refused(
     db: Database, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        db.contexts.search("x", **arguments)
+        db.memories.search("x", **arguments)
 
 
 @functools.cache
 def shelf() -> Database:
     db = Database(":memory:", embedder=Letters())
-    db.contexts.add("t", "user", "some words to look at")
+    db.memories.add("t", "user", "some words to look at")
     return db
 
 
@@ -254,7 +254,7 @@ def shelf() -> Database:
     words=st.sampled_from(sorted(PARSERS)),
 )
 def test_any_text_is_a_valid_query(query: str, words: str) -> None:
-    results = shelf().contexts.search(query, words=words, highlight=True)
+    results = shelf().memories.search(query, words=words, highlight=True)
     assert [hit.item.id for hit in results] == [1]
 
 
@@ -272,15 +272,15 @@ TEXTS = (
 @pytest.fixture
 def berlin(path: Path) -> Iterator[Database]:
     with Database(path, embedder=Letters()) as db:
-        if "rerank" in db.contexts.statistics().unavailable:
+        if "rerank" in db.memories.statistics().unavailable:
             pytest.skip("the extra quality is not installed")
-        db.contexts.add_many([Entry(thread="t", source="user", text=text) for text in TEXTS])
+        db.memories.add_many([Entry(thread="t", source="user", text=text) for text in TEXTS])
         yield db
 
 
 @pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
 def test_the_cross_encoder_orders_the_results(berlin: Database, mode: str) -> None:
-    results = berlin.contexts.search(QUESTION, mode=mode, rerank=True)
+    results = berlin.memories.search(QUESTION, mode=mode, rerank=True)
     assert results[0].item.text == TEXTS[1] and "rerank" in results.legs
     figures = [hit.scores.rerank or 0.0 for hit in results]
     assert (
@@ -288,15 +288,15 @@ def test_the_cross_encoder_orders_the_results(berlin: Database, mode: str) -> No
         and figures[0] > 0.9
     )
     assert (results[0].scores.text is None) == (mode == "vector")
-    page = berlin.contexts.search(QUESTION, mode=mode, rerank=True, limit=2, offset=1)
+    page = berlin.memories.search(QUESTION, mode=mode, rerank=True, limit=2, offset=1)
     assert [hit.item.id for hit in page] == [hit.item.id for hit in results[1:]]
 
 
-def test_the_cross_encoder_reads_the_best_part_of_a_long_context(berlin: Database) -> None:
-    long = berlin.contexts.add(
+def test_the_cross_encoder_reads_the_best_part_of_a_long_memory(berlin: Database) -> None:
+    long = berlin.memories.add(
         "t", "user", "nothing of interest here. " * 400 + TEXTS[1] + " and so on." * 400
     ).id
-    results = berlin.contexts.search(QUESTION, mode="text", rerank=True)
+    results = berlin.memories.search(QUESTION, mode="text", rerank=True)
     assert {hit.item.id for hit in results[:2]} == {2, long} and (
         results[1].scores.rerank or 0
     ) > 0.5
@@ -305,12 +305,12 @@ def test_the_cross_encoder_reads_the_best_part_of_a_long_context(berlin: Databas
 def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
     berlin: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = berlin.contexts.search("Berlin", mode="text")
+    before = berlin.memories.search("Berlin", mode="text")
     monkeypatch.setattr(reranker, "DEFAULT", "a model that nobody has")
-    results = berlin.contexts.search("Berlin", mode="text", rerank=True)
+    results = berlin.memories.search("Berlin", mode="text", rerank=True)
     assert [hit.item.id for hit in results] == [hit.item.id for hit in before]
     assert "a model that nobody has" in results.reasons["rerank"] and results.legs == ("text",)
-    assert "a model that nobody has" in berlin.contexts.statistics().unavailable["rerank"]
+    assert "a model that nobody has" in berlin.memories.statistics().unavailable["rerank"]
 
 
 def test_rerank_depth_is_four_times_the_wanted_but_limited() -> None:
@@ -325,10 +325,10 @@ def test_rerank_depth_is_four_times_the_wanted_but_limited() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.lists(st.floats(0, 1), max_size=4))
-def test_contexts_that_were_not_reranked_stay_behind_those_that_were(
+def test_memories_that_were_not_reranked_stay_behind_those_that_were(
     figures: list[float], rest: list[float]
 ) -> None:
-    ranking = ContextRanking(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
+    ranking = MemoryRanking(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
     ranking.rows += [
         (100 + number, score, Scores()) for number, score in enumerate(sorted(rest, reverse=True))
     ]
@@ -360,25 +360,25 @@ def test_an_excerpt_contains_the_matching_words(text: str) -> None:
 # Age, and the lines that match.
 
 
-def test_newer_contexts_come_first_if_that_is_preferred(db: Database) -> None:
+def test_newer_memories_come_first_if_that_is_preferred(db: Database) -> None:
     for year in (2019, 2021, 2023):
-        added = db.contexts.add("t", "user", f"the lamp is lit {year}").context.id
+        added = db.memories.add("t", "user", f"the lamp is lit {year}").memory.id
         with db._file.writing() as sql:
             moment = f"{year}-06-01T00:00:00.000000+00:00"
             sql.execute("UPDATE contexts SET updated_at = ? WHERE id = ?", (moment, added))
     for mode in ("hybrid", "text", "vector"):
-        plain = db.contexts.search("lamp lit 2019", mode=mode, words="match")
-        newer = db.contexts.search("lamp lit", mode=mode, newer="6m")
+        plain = db.memories.search("lamp lit 2019", mode=mode, words="match")
+        newer = db.memories.search("lamp lit", mode=mode, newer="6m")
         assert texts(plain)[0] == "the lamp is lit 2019"
         assert [text[-4:] for text in texts(newer)] == ["2023", "2021", "2019"]
         assert {hit.scores.recency for hit in plain} == {None}
         weights = [hit.scores.recency for hit in newer]
         assert weights == sorted(weights, reverse=True)
     with pytest.raises(InvalidInput, match="newer must be a duration"):
-        db.contexts.search("lamp", newer="soon")
+        db.memories.search("lamp", newer="soon")
 
 
-def test_a_context_shows_the_lines_that_match(db: Database) -> None:
-    db.contexts.add("t", "user", "first\nsecond\nthe lamp is lit")
-    (hit,) = db.contexts.search("lamp")
+def test_a_memory_shows_the_lines_that_match(db: Database) -> None:
+    db.memories.add("t", "user", "first\nsecond\nthe lamp is lit")
+    (hit,) = db.memories.search("lamp")
     assert (hit.line, hit.snippet) == (3, "2: second\n3: the lamp is lit")

@@ -1,4 +1,4 @@
-"""`Database.contexts`: texts of agents and users in threads, with filters, search and counts."""
+"""`Database.memories`: texts of agents and users in threads, with filters, search and counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ import apsw
 
 from mcpvectordb import dates, filters
 from mcpvectordb.config import Config
-from mcpvectordb.contexts import past
-from mcpvectordb.contexts.context import (
+from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
+from mcpvectordb.filters import Where
+from mcpvectordb.history.log import History
+from mcpvectordb.index import models
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.memories import past
+from mcpvectordb.memories.fulltext import MemoryFulltext
+from mcpvectordb.memories.memory import (
     Change,
-    Context,
-    ContextSource,
-    ContextStats,
     Entry,
     Image,
+    Memory,
+    MemorySource,
+    MemoryStats,
     Outcome,
     Page,
     Stored,
@@ -27,10 +34,9 @@ from mcpvectordb.contexts.context import (
     Updated,
     Words,
 )
-from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.metadata_index import MetadataIndex
-from mcpvectordb.contexts.restore import RestoredContexts
-from mcpvectordb.contexts.rows import (
+from mcpvectordb.memories.metadata_index import MetadataIndex
+from mcpvectordb.memories.restore import RestoredMemories
+from mcpvectordb.memories.rows import (
     KINDS,
     NEWEST_FIRST,
     SELECT,
@@ -41,14 +47,14 @@ from mcpvectordb.contexts.rows import (
     hydrated,
     items,
 )
-from mcpvectordb.contexts.search import (
-    ContextQuery,
-    ContextSearch,
+from mcpvectordb.memories.search import (
+    MemoryQuery,
+    MemorySearch,
     checked_rrf_k,
     is_stemmed,
     parse_words,
 )
-from mcpvectordb.contexts.validation import (
+from mcpvectordb.memories.validation import (
     SOURCES,
     checked_change,
     checked_entry,
@@ -58,13 +64,7 @@ from mcpvectordb.contexts.validation import (
     one_of,
     whole_number,
 )
-from mcpvectordb.contexts.write import ContextWriter, PreparedContexts
-from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
-from mcpvectordb.filters import Where
-from mcpvectordb.history.log import History
-from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
@@ -80,8 +80,8 @@ Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
 
 
-class Contexts:
-    """Adds, changes, deletes, lists and searches contexts; see `Database.contexts`."""
+class Memories:
+    """Adds, changes, deletes, lists and searches memories; see `Database.memories`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Contexts:
         config: Config,
         encoder: Encoder,
         index: ChunkIndex,
-        words: ContextFulltext,
+        words: MemoryFulltext,
         keys: MetadataIndex,
         reranking: CachedReranker,
         history: History,
@@ -97,10 +97,10 @@ class Contexts:
         self._file, self._config, self._encoder, self._reranking = file, config, encoder, reranking
         self._index, self._keys = index, keys
         self._history = history
-        self._writer = ContextWriter(encoder, index, words, keys, history)
-        self.versioned = RestoredContexts(file, self._writer, index)
-        self._search = ContextSearch(file, encoder, index, words, keys, reranking)
-        # Returns the time at which contexts are created and updated; tests set another one.
+        self._writer = MemoryWriter(encoder, index, words, keys, history)
+        self.versioned = RestoredMemories(file, self._writer, index)
+        self._search = MemorySearch(file, encoder, index, words, keys, reranking)
+        # Returns the time at which memories are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = _utc_now
 
     # Writing.
@@ -108,7 +108,7 @@ class Contexts:
     def add(
         self,
         thread: str,
-        source: ContextSource,
+        source: MemorySource,
         text: str,
         *,
         metadata: Mapping[str, Any] | None = None,
@@ -117,10 +117,10 @@ class Contexts:
     ) -> Stored:
         """Store a text of a source ("user" or "agent") in a thread.
 
-        If the last context of the thread has the same source and text, no new one is stored: its
+        If the last memory of the thread has the same source and text, no new one is stored: its
         `updated_at` is set, and the metadata, tags and images that are given replace its own. If
         the model fails to embed the text, nothing is stored and EmbeddingFailed is raised. If the
-        model is not on this machine, the context is stored without an embedding, and only text
+        model is not on this machine, the memory is stored without an embedding, and only text
         search finds it until `Database.embed_pending()` has run.
         """
         entry = Entry(
@@ -146,7 +146,7 @@ class Contexts:
         tags: Sequence[str] | None = None,
         images: Sequence[Image] | None = None,
     ) -> Updated:
-        """Change the given fields of a context; raises NotFound.
+        """Change the given fields of a memory; raises NotFound.
 
         `metadata`, `tags` and `images` replace the old value; `metadata_patch` is merged into the
         metadata (RFC 7396: null removes a key). Id, thread, source and `created_at` never change.
@@ -190,10 +190,10 @@ class Contexts:
         ids: Iterable[int] | None = None,
         *,
         threads: Iterable[str] | None = None,
-        source: ContextSource | None = None,
+        source: MemorySource | None = None,
         older_than_days: int | None = None,
     ) -> int:
-        """Delete the contexts that match all of the given criteria; the number of deleted ones.
+        """Delete the memories that match all of the given criteria; the number of deleted ones.
 
         Raises InvalidInput without criteria, and for a source alone.
         """
@@ -214,8 +214,8 @@ class Contexts:
 
     def get(
         self, ids: Iterable[int], *, images: bool = True, as_of: str | int | None = None
-    ) -> list[Context]:
-        """The contexts with these ids, newest first; unknown ids are left out.
+    ) -> list[Memory]:
+        """The memories with these ids, newest first; unknown ids are left out.
 
         With `as_of` they are as they were at a time (2026-11-29, today, 2d …) or right after a
         change, given by its number in `Database.history`.
@@ -236,8 +236,8 @@ class Contexts:
         explain: bool = False,
         as_of: str | int | None = None,
         **which: Unpack[FilterArguments],
-    ) -> Page[Context]:
-        """The contexts that match all filters, newest first; `explain` adds SQLite's query plan.
+    ) -> Page[Memory]:
+        """The memories that match all filters, newest first; `explain` adds SQLite's query plan.
 
         For `as_of`, which explains nothing, see `get`.
 
@@ -272,7 +272,7 @@ class Contexts:
             )
 
     def count(self, **which: Unpack[FilterArguments]) -> int:
-        """The number of contexts that match all filters, which are those of `browse`."""
+        """The number of memories that match all filters, which are those of `browse`."""
         checked = compile_filter(**which, dialect=self._file.dialect)
         with self._file.reading() as sql:
             allowed = checked.using_indexes(self._keys.names(sql))
@@ -294,22 +294,22 @@ class Contexts:
         explain: bool = False,
         newer: str | None = None,
         **which: Unpack[FilterArguments],
-    ) -> Results[Context]:
-        """The best contexts for a query, by words ("text"), by meaning ("vector"), or by both.
+    ) -> Results[Memory]:
+        """The best memories for a query, by words ("text"), by meaning ("vector"), or by both.
 
-        words    how a text search reads the query. "match": all words, or any if no context has
+        words    how a text search reads the query. "match": all words, or any if no memory has
                  all; "prefix": all, each as the beginning of a word; "phrase": all, one after the
                  other; "boolean": with AND, OR, NOT, parentheses and "phrases"
         rrf_k    the constant of reciprocal rank fusion: the larger, the less the first ranks
                  stand out
         rerank   let the cross-encoder, where it is installed, order the results; where it did not,
                  `reasons` says why
-        newer    prefer newer contexts: with every such half-life (12h, 30d, 1y …) since one was
+        newer    prefer newer memories: with every such half-life (12h, 30d, 1y …) since one was
                  changed last its score is halved
         which    the filters of `browse`; they apply before the ranking
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. `relevance`
-        compares between queries: it is the probability that a judge would call a context relevant,
+        compares between queries: it is the probability that a judge would call a memory relevant,
         known where the search went by meaning; `verdict` is a sentence when nothing relevant was
         found. The results say which legs ran, why one did not, and in `backlog` how many passages
         are not embedded yet. If there are none because a thread, tag or metadata key does not
@@ -317,7 +317,7 @@ class Contexts:
         """
         end = checked_window(limit, offset)
         text = storable(query, "query")
-        asked = ContextQuery(
+        asked = MemoryQuery(
             text=text,
             fulltext=parse_words(text, words),
             mode=checked_mode(mode),
@@ -338,7 +338,7 @@ class Contexts:
         return replace(found, note="; ".join(filter(None, [found.note, self.why_empty(**which)])))
 
     def why_empty(self, **which: Unpack[FilterArguments]) -> str:
-        """Why no context matches, as far as the filters by themselves explain it, or "".
+        """Why no memory matches, as far as the filters by themselves explain it, or "".
 
         It names a thread, tag or metadata key that does not exist, with similar ones. `search` puts
         it into the `note` of empty results.
@@ -355,23 +355,23 @@ class Contexts:
         return "; ".join(filter(None, reasons))
 
     def backlog(self) -> Backlog:
-        """How many passages of contexts there are and wait for their embedding, if any does."""
+        """How many passages of memories there are and wait for their embedding, if any does."""
         return self._encoder.backlog(self._index)
 
     def threads(self) -> list[Thread]:
-        """All threads, the one with the newest context first."""
+        """All threads, the one with the newest memory first."""
         with self._file.reading() as sql:
             return [
                 Thread(
                     name=name,
-                    contexts=contexts,
+                    memories=memories,
                     sources=sources,
                     multimodal=multimodal,
                     first_at=first,
                     last_at=last,
                     last_id=last_id,
                 )
-                for name, contexts, sources, multimodal, first, last, last_id in sql.execute(
+                for name, memories, sources, multimodal, first, last, last_id in sql.execute(
                     "SELECT thread, count(*), count(DISTINCT source), count(*) FILTER (WHERE id IN "
                     "(SELECT context FROM context_images)), min(created_at), max(created_at), "
                     "max(id) FROM "
@@ -380,12 +380,12 @@ class Contexts:
             ]
 
     def tags(self) -> dict[str, int]:
-        """How many contexts have each tag, the most frequent first."""
+        """How many memories have each tag, the most frequent first."""
         with self._file.reading() as sql:
             return dict(_most_frequent(sql, "context_tags", "tag", ALL))
 
     def days(self) -> dict[str, int]:
-        """How many contexts were stored on each day (2025-11-29, UTC), the newest first."""
+        """How many memories were stored on each day (2025-11-29, UTC), the newest first."""
         with self._file.reading() as sql:
             return dict(
                 sql.execute(
@@ -394,8 +394,8 @@ class Contexts:
                 )
             )
 
-    def statistics(self) -> ContextStats:
-        """Counts of contexts, threads, tags and images, and what cannot run on this machine."""
+    def statistics(self) -> MemoryStats:
+        """Counts of memories, threads, tags and images, and what cannot run on this machine."""
         unavailable = {
             "vector": self._encoder.missing_reason(),
             "rerank": self._reranking.missing_reason(),
@@ -409,8 +409,8 @@ class Contexts:
             ).get
             total = sum(by_source.values())
             kinds = {"text": total - multimodal, "multimodal": multimodal}
-            return ContextStats(
-                contexts=total,
+            return MemoryStats(
+                memories=total,
                 by_source=by_source,
                 by_content_type={kind: count for kind, count in kinds.items() if count},
                 images=images,
@@ -451,9 +451,7 @@ class Contexts:
             done = [self._writer.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
         self._embed_rest(prepared, list(stored))
-        return [
-            Stored(status=status, context=stored[id], note=prepared.note) for id, status in done
-        ]
+        return [Stored(status=status, memory=stored[id], note=prepared.note) for id, status in done]
 
     def _update(self, changes: Sequence[Change], deadline: float | None) -> list[Updated]:
         prepared = self._writer.prepare(
@@ -465,14 +463,14 @@ class Contexts:
         self._embed_rest(prepared, list(stored))
         return [
             Updated(
-                context=stored[change.id],
+                memory=stored[change.id],
                 fields=written,
                 note=prepared.note if change.text is not None else "",
             )
             for change, written in zip(changes, fields, strict=True)
         ]
 
-    def _embed_rest(self, prepared: PreparedContexts, ids: Sequence[int]) -> None:
+    def _embed_rest(self, prepared: PreparedMemories, ids: Sequence[int]) -> None:
         """Have chunks that wait embedded provisionally, and in the background, if there is one."""
         if not prepared.note:
             return
@@ -536,7 +534,7 @@ def _deletion(
     source: str | None,
     before: str | None,
 ) -> tuple[str, list[Any]]:
-    """The SQL condition, with its bindings, on the contexts `x` that `delete` removes."""
+    """The SQL condition, with its bindings, on the memories `x` that `delete` removes."""
     pieces: list[tuple[str, list[Any]]] = []
     if ids is not None:
         pieces.append(("x.id IN (SELECT value FROM json_each(?))", [json.dumps(checked_ids(ids))]))
@@ -552,7 +550,7 @@ def _deletion(
 
 
 def _count_pending(sql: apsw.Connection) -> int:
-    """The number of contexts with a chunk that has no embedding of the active model yet."""
+    """The number of memories with a chunk that has no embedding of the active model yet."""
     return int(
         sql.execute(
             "SELECT count(DISTINCT c.owner) FROM context_pending p JOIN context_chunks c ON c.id "

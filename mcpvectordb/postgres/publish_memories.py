@@ -1,4 +1,4 @@
-"""Contexts of a file as they are published, with the words of each as a whole."""
+"""Memories of a file as they are published, with the words of each as a whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcpvectordb.postgres.publication import (
 )
 from mcpvectordb.postgres.words import Tokenizer
 
-# Images are told apart by their sizes: whatever changes one gives the context another stamp.
+# Images are told apart by their sizes: whatever changes one gives the memory another stamp.
 _SELECT = (
     "SELECT x.id, x.thread, x.source, x.hash, x.metadata, x.created_at, x.updated_at, x.uid, "
     "x.stamp, (SELECT json_group_array(tag) FROM "
@@ -34,29 +34,29 @@ _SELECT = (
 )
 
 
-class _ContextToSend(NamedTuple):
-    """A context: its state, its row without words and digests, and its tags."""
+class _MemoryToSend(NamedTuple):
+    """A memory: its state, its row without words and digests, and its tags."""
 
     state: State
     row: list[Any]
     tags: list[str]
 
 
-class ContextsToPublish:
-    """The contexts of the file; none if only some libraries are published."""
+class MemoriesToPublish:
+    """The memories of the file; none if only some libraries are published."""
 
     def __init__(self, publication: Publication, index: ChunkIndex) -> None:
         self._publication, self._index = publication, index
         self._origin, self._chunks = publication.origin, ChunkReader(publication, index)
 
     def local(self, sql: apsw.Connection) -> Iterator[State]:
-        """The contexts of the file: digests of all but the embeddings, and of these."""
+        """The memories of the file: digests of all but the embeddings, and of these."""
         if self._publication.libraries is None:
             rows = sql.execute(f"{_SELECT} ORDER BY x.id")
-            yield from (each.state for each in self._contexts(rows, self._chunks.waiting(sql)))
+            yield from (each.state for each in self._memories(rows, self._chunks.waiting(sql)))
 
     def remote(self, sql: Connection) -> Iterator[State]:
-        """The contexts that are published."""
+        """The memories that are published."""
         yield from states(
             sql,
             "SELECT id, row_digest, embeddings_digest FROM contexts WHERE origin = %s ORDER BY id",
@@ -70,31 +70,31 @@ class ContextsToPublish:
         yield from gone_batches(found.gone)
 
     def write(self, local: apsw.Connection, remote: Connection, batch: Batch) -> None:
-        """Write contexts as a whole, or the embeddings of those that waited for them."""
+        """Write memories as a whole, or the embeddings of those that waited for them."""
         whole = [each.key for each in batch.items if each.parts[0]]
         remote.execute("DELETE FROM contexts WHERE id = ANY(%s)", ([*batch.gone, *whole],))
         embedded = [each.key for each in batch.items if not each.parts[0]]
         owners = self._put_whole(local, remote, whole) + self._renew(local, remote, embedded)
-        staged.put(remote, staged.CONTEXT_EMBEDDINGS, self._chunks.embeddings(local, owners))
+        staged.put(remote, staged.MEMORY_EMBEDDINGS, self._chunks.embeddings(local, owners))
 
     def _put_whole(
         self, local: apsw.Connection, remote: Connection, keys: Sequence[int]
     ) -> list[int]:
-        """Write contexts with all but their embeddings; the ids of those that still exist."""
+        """Write memories with all but their embeddings; the ids of those that still exist."""
         found = self._named(local, keys)
         ids = [self._origin.own(each.state.key) for each in found]
-        staged.put(remote, staged.CONTEXTS, self._with_words(local, found, ids))
+        staged.put(remote, staged.MEMORIES, self._with_words(local, found, ids))
         staged.put(
             remote,
-            staged.CONTEXT_TAGS,
+            staged.MEMORY_TAGS,
             ([each.state.key, self._origin.key, tag] for each in found for tag in each.tags),
         )
-        staged.put(remote, staged.CONTEXT_IMAGES, self._images(local, ids))
-        staged.put(remote, staged.CONTEXT_CHUNKS, self._chunks.rows(local, ids))
+        staged.put(remote, staged.MEMORY_IMAGES, self._images(local, ids))
+        staged.put(remote, staged.MEMORY_CHUNKS, self._chunks.rows(local, ids))
         return ids
 
     def _renew(self, local: apsw.Connection, remote: Connection, keys: Sequence[int]) -> list[int]:
-        """Make room for other embeddings of published contexts; the ids of those that exist."""
+        """Make room for other embeddings of published memories; the ids of those that exist."""
         found = self._named(local, keys)
         remote.execute(
             "DELETE FROM context_embeddings e USING context_chunks c "
@@ -108,17 +108,15 @@ class ContextsToPublish:
             )
         return [self._origin.own(each.state.key) for each in found]
 
-    def _named(self, sql: apsw.Connection, keys: Sequence[int]) -> list[_ContextToSend]:
+    def _named(self, sql: apsw.Connection, keys: Sequence[int]) -> list[_MemoryToSend]:
         own = [self._origin.own(key) for key in keys]
         rows = sql.execute(
             f"{_SELECT} WHERE x.id IN (SELECT value FROM json_each(?)) ORDER BY x.id",
             (json.dumps(own),),
         )
-        return list(self._contexts(rows, self._chunks.waiting(sql, own)))
+        return list(self._memories(rows, self._chunks.waiting(sql, own)))
 
-    def _contexts(
-        self, rows: Iterable[Any], waiting: Mapping[int, int]
-    ) -> Iterator[_ContextToSend]:
+    def _memories(self, rows: Iterable[Any], waiting: Mapping[int, int]) -> Iterator[_MemoryToSend]:
         for id, *fields, stamp, tags, images, count, last in rows:
             thread, source, hash, metadata, *others = fields
             said = [thread, source, hash.hex(), metadata, *others, stamp, tags, images, count, last]
@@ -128,23 +126,23 @@ class ContextsToPublish:
                 count,
             )
             row = [thread, source, hash, metadata, metadata, *others]
-            yield _ContextToSend(state, row, json.loads(tags))
+            yield _MemoryToSend(state, row, json.loads(tags))
 
     def _with_words(
-        self, sql: apsw.Connection, contexts: Sequence[_ContextToSend], ids: Sequence[int]
+        self, sql: apsw.Connection, memories: Sequence[_MemoryToSend], ids: Sequence[int]
     ) -> Iterator[list[Any]]:
         stems, spellings = Tokenizer(), Tokenizer(stemmed=False)
         texts = dict(self._index.texts(sql, ids))
-        for each, id in zip(contexts, ids, strict=True):
+        for each, id in zip(memories, ids, strict=True):
             words, tokens = stems.words([texts.get(id, "")])
             spelled, _ = spellings.words([texts.get(id, "")])
             begin = [each.state.key, self._origin.key]
             yield [*begin, *each.row, words, spelled, tokens, *each.state.digests]
 
     def _images(self, sql: apsw.Connection, ids: Sequence[int]) -> Iterator[list[Any]]:
-        for context, *values in sql.execute(
+        for memory, *values in sql.execute(
             "SELECT context, position, mime_type, metadata, data FROM context_images "
             "WHERE context IN (SELECT value FROM json_each(?)) ORDER BY context, position",
             (json.dumps(ids),),
         ):
-            yield [self._origin.id(context), self._origin.key, *values]
+            yield [self._origin.id(memory), self._origin.key, *values]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Entry, Image, InvalidInput, TooLarge
-from mcpvectordb.contexts.validation import checked_entry, normalized_tags
+from mcpvectordb.memories.validation import checked_entry, normalized_tags
 
 SMALL = Config(max_image_bytes=10, max_image_bytes_total=25, max_source_bytes=8)
 

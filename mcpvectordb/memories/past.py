@@ -1,4 +1,4 @@
-"""Contexts as they were at an earlier time (`as_of`), read from their versions."""
+"""Memories as they were at an earlier time (`as_of`), read from their versions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.contexts.context import Context
-from mcpvectordb.contexts.rows import NEWEST_FIRST, ContextFilter, by_ids
-from mcpvectordb.contexts.versions import ContextBody
 from mcpvectordb.errors import Damaged
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.memories.memory import Memory
+from mcpvectordb.memories.rows import NEWEST_FIRST, MemoryFilter, by_ids
+from mcpvectordb.memories.versions import MemoryBody
 
-# The contexts at a stamp, with their tags and images, under the names of the tables, so that every
-# condition on contexts means these. Former versions have their number, negated, as id.
+# The memories at a stamp, with their tags and images, under the names of the tables, so that every
+# condition on memories means these. Former versions have their number, negated, as id.
 _PAST = """
 WITH every AS (
     SELECT -number AS id, name AS uid, stamp, digest, fields ->> '$.local.id' AS own,
@@ -51,10 +51,10 @@ def get(
     wanted: Sequence[int],
     limit: int,
     images: bool,
-) -> list[Context]:
-    """The contexts with these ids at a stamp, newest first."""
+) -> list[Memory]:
+    """The memories with these ids at a stamp, newest first."""
     marks = ", ".join("?" * len(wanted))
-    chosen = ContextFilter(f"x.own IN ({marks})", tuple(wanted))
+    chosen = MemoryFilter(f"x.own IN ({marks})", tuple(wanted))
     return browse(sql, history, index, chosen, limit, (len(wanted), 0), images)
 
 
@@ -62,12 +62,12 @@ def browse(
     sql: apsw.Connection,
     history: History,
     index: ChunkIndex,
-    chosen: ContextFilter,
+    chosen: MemoryFilter,
     limit: int,
     window: tuple[int, int],
     images: bool,
-) -> list[Context]:
-    """The contexts at a stamp that match all filters, newest first."""
+) -> list[Memory]:
+    """The memories at a stamp that match all filters, newest first."""
     found: list[Any] = sql.execute(
         f"{_PAST.format(limit=limit)} SELECT x.id FROM contexts x WHERE {chosen.condition} "
         f"{NEWEST_FIRST} LIMIT ? OFFSET ?",
@@ -75,18 +75,18 @@ def browse(
     ).fetchall()
     present = by_ids(sql, index, [id for (id,) in found if id > 0], images=images)
     return [
-        present[id] if id > 0 else _context(sql, history, history.former(sql, -id), images)
+        present[id] if id > 0 else _memory(sql, history, history.former(sql, -id), images)
         for (id,) in found
     ]
 
 
-def _context(sql: apsw.Connection, history: History, past: Version, images: bool) -> Context:
+def _memory(sql: apsw.Connection, history: History, past: Version, images: bool) -> Memory:
     fields = past.fields or {}
     kept = history.body(sql, past.body or b"")
     if kept is None:
         raise Damaged("the text of a former context is missing: run `mcpvectordb rebuild`")
-    body = ContextBody(kept)
-    return Context(
+    body = MemoryBody(kept)
+    return Memory(
         id=past.local["id"],
         thread=fields["thread"],
         source=fields["source"],

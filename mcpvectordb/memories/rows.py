@@ -1,4 +1,4 @@
-"""Filters on contexts compiled to SQL, and rows read as contexts."""
+"""Filters on memories compiled to SQL, and rows read as memories."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, TypedDict
 import apsw
 
 from mcpvectordb import dates, filters, metadata
-from mcpvectordb.contexts.context import ContentType, Context, ContextSource, Image
-from mcpvectordb.contexts.metadata_index import index_condition
-from mcpvectordb.contexts.validation import (
+from mcpvectordb.filters import Where
+from mcpvectordb.index import Allowed
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.memories.memory import ContentType, Image, Memory, MemorySource
+from mcpvectordb.memories.metadata_index import index_condition
+from mcpvectordb.memories.validation import (
     CONTENT_TYPES,
     SOURCES,
     checked_thread,
     normalized_tags,
     one_of,
 )
-from mcpvectordb.filters import Where
-from mcpvectordb.index import Allowed
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.records import Condition
 from mcpvectordb.search.why_empty import FilteredItems
 from mcpvectordb.storage.dialect import SQLITE, SqlDialect
@@ -48,13 +48,13 @@ NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
 
 @cache
 def fields(dialect: SqlDialect) -> Mapping[str, str]:
-    """SQL of the fields of contexts `x` that a filter may name."""
+    """SQL of the fields of memories `x` that a filter may name."""
     return {**FIELDS, "origin": dialect.origins["context"]} if dialect.origins else FIELDS
 
 
 @cache
 def items(dialect: SqlDialect) -> FilteredItems:
-    """The contexts that a filter chooses from."""
+    """The memories that a filter chooses from."""
     origins = {"origin": "SELECT name FROM origins"} if dialect.origins else {}
     return FilteredItems(
         noun="context",
@@ -67,10 +67,10 @@ def items(dialect: SqlDialect) -> FilteredItems:
 
 
 class FilterArguments(TypedDict, total=False):
-    """The filters that `Contexts.browse`, `count` and `search` take; see `Contexts.browse`."""
+    """The filters that `Memories.browse`, `count` and `search` take; see `Memories.browse`."""
 
     thread: str | None
-    source: ContextSource | None
+    source: MemorySource | None
     tags: Sequence[str] | None
     content_type: ContentType | None
     where: Where | None
@@ -79,8 +79,8 @@ class FilterArguments(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ContextFilter:
-    """A SQL condition on contexts `x` (EVERYTHING: all) with its bindings.
+class MemoryFilter:
+    """A SQL condition on memories `x` (EVERYTHING: all) with its bindings.
 
     `conditions` are the checked conditions of `where` that are compiled into it.
     """
@@ -90,16 +90,16 @@ class ContextFilter:
     conditions: tuple[Condition, ...] = ()
 
     @property
-    def contexts(self) -> Allowed:
-        """The ids of the contexts that match."""
+    def memories(self) -> Allowed:
+        """The ids of the memories that match."""
         return self._allowed("SELECT x.id FROM contexts x")
 
     @property
     def chunks(self) -> Allowed:
-        """The ids of the chunks of these contexts."""
+        """The ids of the chunks of these memories."""
         return self._allowed("SELECT c.id FROM contexts x JOIN context_chunks c ON c.owner = x.id")
 
-    def using_indexes(self, keys: Collection[str]) -> ContextFilter:
+    def using_indexes(self, keys: Collection[str]) -> MemoryFilter:
         """The same filter in a form for which SQLite can use the indexes of these metadata keys."""
         sql, bindings = index_condition(keys, self.conditions)
         if sql == filters.EVERYTHING:
@@ -127,7 +127,7 @@ def compile_filter(
     start: str | None = None,
     end: str | None = None,
     dialect: SqlDialect = SQLITE,
-) -> ContextFilter:
+) -> MemoryFilter:
     """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter."""
     pieces: list[tuple[str, Sequence[Any]]] = []
     if thread is not None:
@@ -155,7 +155,7 @@ def compile_filter(
         pieces.append(
             filters.compile(conditions, fields(dialect), f"x.{dialect.metadata}", dialect.filters)
         )
-    return ContextFilter(
+    return MemoryFilter(
         " AND ".join(f"({sql})" for sql, _ in pieces) or filters.EVERYTHING,
         tuple(value for _, bindings in pieces for value in bindings),
         tuple(conditions),
@@ -164,7 +164,7 @@ def compile_filter(
 
 def hydrated(
     sql: apsw.Connection, index: ChunkIndex, rows: Sequence[Sequence[Any]], *, images: bool
-) -> list[Context]:
+) -> list[Memory]:
     """Rows of SELECT as contexts, in the same order, with or without their images."""
     ids = [row[0] for row in rows]
     texts = dict(index.texts(sql, ids))
@@ -177,11 +177,11 @@ def hydrated(
         tags.setdefault(id, []).append(tag)
     images_of = _images(sql, ids) if images else {}
     return [
-        Context(
+        Memory(
             id=id,
             thread=thread,
             source=source,
-            text=texts.get(id, ""),  # a publisher may have sent a context without its text
+            text=texts.get(id, ""),  # a publisher may have sent a memory without its text
             content_type=content_type,
             metadata=None if values is None else metadata.decode(values),
             tags=tuple(tags.get(id, ())),
@@ -195,14 +195,14 @@ def hydrated(
 
 def by_ids(
     sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int], *, images: bool
-) -> dict[int, Context]:
-    """The contexts that have these ids, by id, newest first; unknown ids are left out."""
+) -> dict[int, Memory]:
+    """The memories that have these ids, by id, newest first; unknown ids are left out."""
     rows = sql.execute(
         f"{SELECT} WHERE x.id IN (SELECT value FROM json_each(?)) {NEWEST_FIRST}",
         (json.dumps(ids),),
     )
     found = hydrated(sql, index, rows.fetchall(), images=images)
-    return {context.id: context for context in found}
+    return {memory.id: memory for memory in found}
 
 
 def _images(sql: apsw.Connection, ids: Sequence[int]) -> dict[int, list[Image]]:

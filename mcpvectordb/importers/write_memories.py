@@ -1,4 +1,4 @@
-"""Stores imported contexts with their times: known ones are left alone, changed ones updated."""
+"""Stores imported memories with their times: known ones are left alone, changed ones updated."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
-from mcpvectordb.contexts.context import Change, Entry
-from mcpvectordb.contexts.metadata_index import MetadataIndex
-from mcpvectordb.contexts.validation import checked_entry
-from mcpvectordb.contexts.write import ContextWriter, PreparedContexts
 from mcpvectordb.errors import IngestError, InvalidInput
-from mcpvectordb.importers.items import ImportedContext
+from mcpvectordb.importers.items import ImportedMemory
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.report import MARK, ImportMark, ImportReport, Marker, Outcome
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.memories.memory import Change, Entry
+from mcpvectordb.memories.metadata_index import MetadataIndex
+from mcpvectordb.memories.validation import checked_entry
+from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
 from mcpvectordb.storage.file import File
 
-SHELF = "contexts"
+SHELF = "memories"
 CHANGED_TWICE = "changed both here and in its source since the last import; it stays as it is here"
 
 
-class _ContextHere(NamedTuple):
-    """A stored context, as far as an import compares it."""
+class _MemoryHere(NamedTuple):
+    """A stored memory, as far as an import compares it."""
 
     id: int
     updated_at: str
@@ -34,20 +34,20 @@ class _ContextHere(NamedTuple):
     mark: ImportMark | None
 
 
-class _KnownContexts:
-    """The contexts of the file by their marks, and by thread, source, time and text.
+class _KnownMemories:
+    """The memories of the file by their marks, and by thread, source, time and text.
 
-    It is read once; then only contexts that are newer. What others add meanwhile is so seen inside
+    It is read once; then only memories that are newer. What others add meanwhile is so seen inside
     of the transaction that writes, and two imports of one source at once store nothing twice.
     """
 
     def __init__(self) -> None:
         self._last = 0
-        self._by_mark: dict[tuple[str, ...], _ContextHere] = {}
-        self._by_content: dict[tuple[str | bytes, ...], _ContextHere] = {}
+        self._by_mark: dict[tuple[str, ...], _MemoryHere] = {}
+        self._by_content: dict[tuple[str | bytes, ...], _MemoryHere] = {}
 
     def follow(self, sql: apsw.Connection) -> None:
-        """Read the contexts that were added since the last call."""
+        """Read the memories that were added since the last call."""
         rows = sql.execute(
             "SELECT id, thread, source, hash, created_at, updated_at, "
             f"json_object('{MARK}', metadata -> '$.{MARK}') FROM contexts WHERE id > ? "
@@ -56,31 +56,31 @@ class _KnownContexts:
         )
         for id, thread, source, hash, created_at, updated_at, marked in rows:
             mark = ImportMark.read(metadata.decode(marked))
-            here = _ContextHere(id, updated_at, hash, mark)
+            here = _MemoryHere(id, updated_at, hash, mark)
             self._by_content.setdefault((thread, source, created_at, hash), here)
             if mark is not None:
                 self._by_mark.setdefault(mark[:3], here)
             self._last = id
 
-    def find(self, entry: Entry, mark: ImportMark) -> _ContextHere | None:
-        """The context that an entry is, in whatever state; None for a new one."""
+    def find(self, entry: Entry, mark: ImportMark) -> _MemoryHere | None:
+        """The memory that an entry is, in whatever state; None for a new one."""
         found = self._by_mark.get(mark[:3])
         content = (entry.thread, entry.source, entry.created_at or "", _hash(entry.text))
         return found or self._by_content.get(content)
 
-    def changed(self, here: _ContextHere, mark: ImportMark, updated_at: str, hash: bytes) -> None:
-        """Note the new state of a context that was updated."""
+    def changed(self, here: _MemoryHere, mark: ImportMark, updated_at: str, hash: bytes) -> None:
+        """Note the new state of a memory that was updated."""
         self._by_mark[mark[:3]] = here._replace(mark=mark, updated_at=updated_at, hash=hash)
 
 
-class ContextImport:
-    """Stores contexts in batches."""
+class MemoryImport:
+    """Stores memories in batches."""
 
     def __init__(
         self,
         file: File,
         config: Config,
-        writer: ContextWriter,
+        writer: MemoryWriter,
         keys: MetadataIndex,
         index: ChunkIndex,
         kept: KeptEmbeddings,
@@ -89,9 +89,9 @@ class ContextImport:
     ) -> None:
         self._file, self._config, self._writer, self._keys = file, config, writer, keys
         self._index, self._kept, self._marker, self._report = index, kept, marker, report
-        self._known = _KnownContexts()
+        self._known = _KnownMemories()
 
-    def write(self, items: Sequence[ImportedContext]) -> None:
+    def write(self, items: Sequence[ImportedMemory]) -> None:
         """Store a batch in one transaction and report what became of each item."""
         checked = list(self._checked(items))
         with self._file.reading(limited=False) as sql:
@@ -99,14 +99,14 @@ class ContextImport:
         if self._report.dry_run:
             self._plan(checked)
             return
-        prepared = PreparedContexts(
+        prepared = PreparedMemories(
             self._writer.split(
                 entry.text
                 for _, entry, mark in checked
                 if self._outcome(self._known.find(entry, mark), mark) != "known"
             )
         )
-        owners: dict[int, ImportedContext] = {}
+        owners: dict[int, ImportedMemory] = {}
         with self._file.writing() as sql:
             self._keys.settle(sql)
             for item, entry, mark in checked:
@@ -116,7 +116,7 @@ class ContextImport:
                     owners[self._store(sql, entry, mark, here, outcome, prepared)] = item
         self._report.embedded(self._kept.keep(self._index, owners))
 
-    def _plan(self, checked: Sequence[tuple[ImportedContext, Entry, ImportMark]]) -> None:
+    def _plan(self, checked: Sequence[tuple[ImportedMemory, Entry, ImportMark]]) -> None:
         """Report what would become of items."""
         new = []
         for item, entry, mark in checked:
@@ -126,8 +126,8 @@ class ContextImport:
         self._report.embedded(self._kept.plan(new))
 
     def _checked(
-        self, items: Sequence[ImportedContext]
-    ) -> Iterator[tuple[ImportedContext, Entry, ImportMark]]:
+        self, items: Sequence[ImportedMemory]
+    ) -> Iterator[tuple[ImportedMemory, Entry, ImportMark]]:
         """The items that can be stored, as entries, with their marks; others are reported."""
         for item in items:
             mark = self._marker.mark(item)
@@ -146,7 +146,7 @@ class ContextImport:
             except (InvalidInput, IngestError) as error:
                 self._report.skip(item.id, str(error))
 
-    def _count(self, item: ImportedContext, outcome: Outcome | None) -> bool:
+    def _count(self, item: ImportedMemory, outcome: Outcome | None) -> bool:
         """Report what is done with an item; False if it is nothing at all."""
         if outcome is None:
             self._report.skip(item.id, CHANGED_TWICE)
@@ -154,7 +154,7 @@ class ContextImport:
         self._report.count(SHELF, outcome)
         return True
 
-    def _outcome(self, here: _ContextHere | None, mark: ImportMark) -> Outcome | None:
+    def _outcome(self, here: _MemoryHere | None, mark: ImportMark) -> Outcome | None:
         """What is to be done with an item; None if it was changed on both sides."""
         if here is None:
             return "added"
@@ -169,11 +169,11 @@ class ContextImport:
         sql: apsw.Connection,
         entry: Entry,
         mark: ImportMark,
-        here: _ContextHere | None,
+        here: _MemoryHere | None,
         outcome: Outcome | None,
-        prepared: PreparedContexts,
+        prepared: PreparedMemories,
     ) -> int:
-        """Write an entry, if that is to be done; the id of its context."""
+        """Write an entry, if that is to be done; the id of its memory."""
         updated_at = entry.updated_at or dates.now()
         if here is None:
             return self._writer.add(sql, entry, prepared, updated_at)[0]

@@ -1,4 +1,4 @@
-"""Writes contexts: chunks and embeddings are made first, then stored in one transaction."""
+"""Writes memories: chunks and embeddings are made first, then stored in one transaction."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from typing import Any, Literal, NamedTuple
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.contexts import versions
-from mcpvectordb.contexts.context import Change, Entry, Image
-from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.metadata_index import MetadataIndex, folded
-from mcpvectordb.contexts.versions import ContextBody
 from mcpvectordb.errors import ModelMissing, NotFound
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Version
@@ -23,12 +18,17 @@ from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
+from mcpvectordb.memories import versions
+from mcpvectordb.memories.fulltext import MemoryFulltext
+from mcpvectordb.memories.memory import Change, Entry, Image
+from mcpvectordb.memories.metadata_index import MetadataIndex, folded
+from mcpvectordb.memories.versions import MemoryBody
 
-# Up to it a context of another file keeps its id; all later ones of this file get greater ids.
+# Up to it a memory of another file keeps its id; all later ones of this file get greater ids.
 _LARGEST_FOREIGN_ID = 10**9
 
 
-class PreparedContexts(NamedTuple):
+class PreparedMemories(NamedTuple):
     """The chunks of texts and, by the text of each chunk, their embeddings.
 
     `vectors` is None where no model is available, and incomplete where it took too long; `note`
@@ -41,21 +41,21 @@ class PreparedContexts(NamedTuple):
     note: str = ""
 
 
-class ContextWriter:
-    """Adds, changes and removes contexts in all their tables, in the caller's transaction."""
+class MemoryWriter:
+    """Adds, changes and removes memories in all their tables, in the caller's transaction."""
 
     def __init__(
         self,
         encoder: Encoder,
         index: ChunkIndex,
-        words: ContextFulltext,
+        words: MemoryFulltext,
         keys: MetadataIndex,
         history: History,
     ) -> None:
         self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
         self._history = history
 
-    def prepare(self, texts: Iterable[str], deadline: float | None) -> PreparedContexts:
+    def prepare(self, texts: Iterable[str], deadline: float | None) -> PreparedMemories:
         """Split texts into chunks and embed them, outside of any transaction; may raise ModelError.
 
         A model that is not on this machine is no error, nor one that is not done at the deadline:
@@ -67,10 +67,10 @@ class ContextWriter:
             model, vectors = self._encoder.embed_texts(self._index, passages, deadline=deadline)
         except ModelMissing as error:
             note = self._encoder.provisional.note(error=str(error))
-            return PreparedContexts(spans, note=note)
+            return PreparedMemories(spans, note=note)
         waiting = len(set(passages) - vectors.keys())
         note = self._encoder.provisional.note(waiting) if waiting else ""
-        return PreparedContexts(spans, model, vectors, note)
+        return PreparedMemories(spans, model, vectors, note)
 
     def split(self, texts: Iterable[str]) -> dict[str, Sequence[Span]]:
         """The chunks of each distinct text."""
@@ -78,11 +78,11 @@ class ContextWriter:
         return {text: self._split(text, size, overlap) for text in dict.fromkeys(texts)}
 
     def add(
-        self, sql: apsw.Connection, entry: Entry, prepared: PreparedContexts, now: str
+        self, sql: apsw.Connection, entry: Entry, prepared: PreparedMemories, now: str
     ) -> tuple[int, Literal["added", "repeated"]]:
-        """Store a checked entry; the context's id and what was done.
+        """Store a checked entry; the memory's id and what was done.
 
-        An entry with the source and text of its thread's last context updates that context, unless
+        An entry with the source and text of its thread's last memory updates that memory, unless
         it has a time of its own.
         """
         text_hash, stamp = _hash(entry.text), self._history.stamp(sql)
@@ -142,14 +142,14 @@ class ContextWriter:
             ),
         )
         id = sql.last_insert_rowid()
-        self._put_text(sql, id, entry.text, PreparedContexts({entry.text: spans}))
+        self._put_text(sql, id, entry.text, PreparedMemories({entry.text: spans}))
         self._put_metadata(sql, id, entry.metadata)
         _put_tags(sql, id, entry.tags)
         _put_images(sql, id, entry.images)
         return id
 
     def change(
-        self, sql: apsw.Connection, change: Change, prepared: PreparedContexts, now: str
+        self, sql: apsw.Connection, change: Change, prepared: PreparedMemories, now: str
     ) -> tuple[str, ...]:
         """Make a checked change; the names of the fields that were written. Raises NotFound."""
         row = sql.execute("SELECT metadata FROM contexts WHERE id = ?", (change.id,)).fetchone()
@@ -180,7 +180,7 @@ class ContextWriter:
         return tuple(field for field, given in written.items() if given is not None)
 
     def remove(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
-        """Remove contexts with their chunks, embeddings, tags and images."""
+        """Remove memories with their chunks, embeddings, tags and images."""
         for id in ids:
             item = versions.keep(self._history, sql, self._index, id)
             self._remove_text(sql, id)
@@ -188,10 +188,10 @@ class ContextWriter:
             if item is not None:
                 self._history.bury(sql, item)
 
-    def restore(self, sql: apsw.Connection, version: Version, body: ContextBody) -> int:
-        """Store a version of the history in place of what is there of its context; its id.
+    def restore(self, sql: apsw.Connection, version: Version, body: MemoryBody) -> int:
+        """Store a version of the history in place of what is there of its memory; its id.
 
-        The id is the one that it had, unless another context of this file has it.
+        The id is the one that it had, unless another memory of this file has it.
         """
         versions.check(version, body)
         fields = version.fields or {}
@@ -224,7 +224,7 @@ class ContextWriter:
         return id
 
     def _new_id(self, sql: apsw.Connection, version: Version) -> int:
-        """The id of a new row for a context; `restore` fills it in."""
+        """The id of a new row for a memory; `restore` fills it in."""
         wanted = version.local["id"]
         # All later ids would be greater than one that another file made up.
         used = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contexts'").get or 0
@@ -240,7 +240,7 @@ class ContextWriter:
         return sql.last_insert_rowid()
 
     def _mark(self, sql: apsw.Connection, id: int, now: str) -> None:
-        """Note the time of a change, before which the history keeps the context as it is."""
+        """Note the time of a change, before which the history keeps the memory as it is."""
         versions.keep(self._history, sql, self._index, id)
         sql.execute(
             "UPDATE contexts SET updated_at = ?, stamp = ? WHERE id = ?",
@@ -258,14 +258,14 @@ class ContextWriter:
         )
 
     def _put_text(
-        self, sql: apsw.Connection, id: int, text: str, prepared: PreparedContexts
+        self, sql: apsw.Connection, id: int, text: str, prepared: PreparedMemories
     ) -> None:
         self._index.put(sql, id, "", text, prepared.spans[text])
         self._words.put(sql, id, text)
         self._embed(sql, id, prepared)
 
-    def _embed(self, sql: apsw.Connection, id: int, prepared: PreparedContexts) -> None:
-        """Store the prepared embeddings of a context's chunks; chunks that have one keep it."""
+    def _embed(self, sql: apsw.Connection, id: int, prepared: PreparedMemories) -> None:
+        """Store the prepared embeddings of a memory's chunks; chunks that have one keep it."""
         vectors = prepared.vectors
         if vectors is None:
             return
@@ -291,7 +291,7 @@ class ContextWriter:
 
 
 def _put_tags(sql: apsw.Connection, id: int, tags: Sequence[str] | None) -> None:
-    """Replace a context's tags; None leaves them as they are."""
+    """Replace a memory's tags; None leaves them as they are."""
     if tags is None:
         return
     sql.execute("DELETE FROM context_tags WHERE context = ?", (id,))
@@ -301,7 +301,7 @@ def _put_tags(sql: apsw.Connection, id: int, tags: Sequence[str] | None) -> None
 
 
 def _put_images(sql: apsw.Connection, id: int, images: Sequence[Image] | None) -> None:
-    """Replace a context's images; None leaves them as they are."""
+    """Replace a memory's images; None leaves them as they are."""
     if images is None:
         return
     rows = [

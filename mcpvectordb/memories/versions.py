@@ -1,4 +1,4 @@
-"""Contexts as versions of the history; a body has the text, the places of its chunks and images."""
+"""Memories as versions of the history; a body has the text, the places of its chunks and images."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import apsw
 
 from mcpvectordb import dates, metadata
-from mcpvectordb.contexts.context import Image
-from mcpvectordb.contexts.validation import (
+from mcpvectordb.errors import Damaged
+from mcpvectordb.history.log import History
+from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded, pack, unpack
+from mcpvectordb.index import spans
+from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.memories.memory import Image
+from mcpvectordb.memories.validation import (
     SOURCES,
     checked_id,
     checked_thread,
     normalized_tags,
     one_of,
 )
-from mcpvectordb.errors import Damaged
-from mcpvectordb.history.log import History
-from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded, pack, unpack
-from mcpvectordb.index import spans
-from mcpvectordb.index.chunks import ChunkIndex
 
 SHELF = "contexts"
 _FIELDS = ("thread", "source", "metadata", "created_at", "updated_at")
@@ -31,7 +31,7 @@ _SELECT = f"SELECT id, uid, stamp, hex(hash), {', '.join(_FIELDS)} FROM contexts
 
 
 def keep(history: History, sql: apsw.Connection, index: ChunkIndex, id: int) -> Item | None:
-    """Keep a context as it is, before it changes or is removed; what it is, None if not there."""
+    """Keep a memory as it is, before it changes or is removed; what it is, None if not there."""
     found = _one(sql, "id = ?", id)
     if found is None:
         return None
@@ -41,12 +41,12 @@ def keep(history: History, sql: apsw.Connection, index: ChunkIndex, id: int) -> 
 
 
 def find(sql: apsw.Connection, item: Item) -> Version | None:
-    """The present version of a context; None if there is none."""
+    """The present version of a memory; None if there is none."""
     return _one(sql, "uid = ?", item.name)
 
 
 def present(sql: apsw.Connection, stamps: Collection[int] | None = None) -> Iterator[Version]:
-    """The present versions of all contexts, or of those that were changed at these stamps."""
+    """The present versions of all memories, or of those that were changed at these stamps."""
     chosen = "" if stamps is None else " WHERE stamp IN (SELECT value FROM json_each(?))"
     bindings = () if stamps is None else (json.dumps(list(stamps)),)
     for row in sql.execute(f"{_SELECT}{chosen} ORDER BY id", bindings).fetchall():
@@ -85,7 +85,7 @@ def _image_digest(mime_type: str, said: str | None, data: bytes) -> str:
 
 
 def packed_body(sql: apsw.Connection, index: ChunkIndex, id: int) -> bytes:
-    """The text of a context, the places of its chunks, and its images, packed."""
+    """The text of a memory, the places of its chunks, and its images, packed."""
     text, found = spans.stored(sql, index.chunks, id)
     images = [
         [kind, said, base64.b64encode(data).decode()]
@@ -98,7 +98,7 @@ def packed_body(sql: apsw.Connection, index: ChunkIndex, id: int) -> bytes:
     return pack([text, spans.places(found), images])
 
 
-class ContextBody:
+class MemoryBody:
     """What a packed body holds; raises Damaged if it is not what was written."""
 
     def __init__(self, body: bytes) -> None:
@@ -121,8 +121,8 @@ class ContextBody:
             raise Damaged("a context in the history is not what was written") from None
 
 
-def check(version: Version, body: ContextBody) -> None:
-    """Raise Damaged unless a version has what a context has: it may come from another file."""
+def check(version: Version, body: MemoryBody) -> None:
+    """Raise Damaged unless a version has what a memory has: it may come from another file."""
     try:
         fields: Mapping[str, Any] = version.fields or {}
         if checked_thread(fields["thread"]) != fields["thread"]:

@@ -24,7 +24,7 @@ import apsw
 from mcpvectordb.index import changes
 
 
-class MemoryEntry(Protocol):
+class ResidentEntry(Protocol):
     """Anything that can be kept."""
 
     @property
@@ -44,12 +44,12 @@ def snapshot(sql: apsw.Connection) -> Snapshot:
     return Snapshot(changes.newest(sql), sql.txn_state("main") != apsw.SQLITE_TXN_WRITE)
 
 
-class Memory:
+class ResidentEntries:
     """Entries by index and key, least recently used first, of at most `budget` bytes together."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._entries: dict[tuple[str, Hashable], tuple[MemoryEntry, int]] = {}
+        self._entries: dict[tuple[str, Hashable], tuple[ResidentEntry, int]] = {}
         self._bytes = 0
         self._asked: set[str] = set()
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class Memory:
             self._entries[index, key] = found
             return found[0]
 
-    def put(self, index: str, key: Hashable, entry: MemoryEntry) -> None:
+    def put(self, index: str, key: Hashable, entry: ResidentEntry) -> None:
         """Keep an entry (again, when it has grown) and drop others that no longer fit.
 
         An entry that is larger than the whole budget is not kept.

@@ -1,4 +1,4 @@
-"""Search of contexts: BM25 over whole texts, cosine of the nearest chunk, rank fusion of both."""
+"""Search of memories: BM25 over whole texts, cosine of the nearest chunk, rank fusion of both."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb.contexts.context import Context
-from mcpvectordb.contexts.fulltext import ContextFulltext
-from mcpvectordb.contexts.metadata_index import MetadataIndex
-from mcpvectordb.contexts.rows import ContextFilter, by_ids
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.models import QueryEmbedding
+from mcpvectordb.memories.fulltext import MemoryFulltext
+from mcpvectordb.memories.memory import Memory
+from mcpvectordb.memories.metadata_index import MetadataIndex
+from mcpvectordb.memories.rows import MemoryFilter, by_ids
 from mcpvectordb.records import Backlog, Explained, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance
 from mcpvectordb.search.explain import StatementLog, together
@@ -41,17 +41,17 @@ from mcpvectordb.text.query import (
 )
 
 MAX_RRF_K = 1_000
-# Each leg returns this many times the contexts that are wanted: one may rank low in both legs and
+# Each leg returns this many times the memories that are wanted: one may rank low in both legs and
 # high in their sum.
 OVERFETCH = 2
-# The cross-encoder reads this many times the contexts that are wanted, up to RERANK_LIMIT: it
+# The cross-encoder reads this many times the memories that are wanted, up to RERANK_LIMIT: it
 # takes up to a tenth of a second for each.
 RERANK_OVERFETCH = 4
 RERANK_LIMIT = 40
-# Characters of a context that the cross-encoder reads where no chunk of it was found.
+# Characters of a memory that the cross-encoder reads where no chunk of it was found.
 EXCERPT_CHARACTERS = 750
-SNIPPET_CHARACTERS = 100_000  # of a context among which its snippet is looked for
-RECENT_DEPTH = 100  # contexts that are ranked at least if newer ones are preferred
+SNIPPET_CHARACTERS = 100_000  # of a memory among which its snippet is looked for
+RECENT_DEPTH = 100  # memories that are ranked at least if newer ones are preferred
 
 PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
     "match": match_query,
@@ -61,11 +61,11 @@ PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
 }
 
 
-ScoredContext = tuple[int, float, Scores]
-"""(context, score, scores)"""
+ScoredMemory = tuple[int, float, Scores]
+"""(memory, score, scores)"""
 
 
-class ContextQuery(NamedTuple):
+class MemoryQuery(NamedTuple):
     """A checked search: the query, how to rank, and which ranks, `offset` to `end`, to return."""
 
     text: str
@@ -83,19 +83,19 @@ class ContextQuery(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """How many contexts to rank."""
+        """How many memories to rank."""
         depth = rerank_depth(self.end) if self.rerank else self.end
         return depth if self.recency is None else max(depth, RECENT_DEPTH)
 
 
 @dataclass(slots=True)
-class ContextRanking:
-    """(id, score, scores) of contexts, best first, and how they were found.
+class MemoryRanking:
+    """(id, score, scores) of memories, best first, and how they were found.
 
-    `chunks` has the nearest chunk of each context that the vector leg found.
+    `chunks` has the nearest chunk of each memory that the vector leg found.
     """
 
-    rows: list[ScoredContext] = field(default_factory=list)
+    rows: list[ScoredMemory] = field(default_factory=list)
     legs: dict[str, Ranked] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     explained: dict[str, Explained] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ContextRanking:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many contexts each leg found, how many both found, and how many there are in all."""
+        """How many memories each leg found, how many both found, and how many there are in all."""
         text, vector = (set(dict(self.legs.get(leg, ()))) for leg in ("text", "vector"))
         return {
             "text": len(text),
@@ -135,23 +135,23 @@ def is_stemmed(parser: str, language: str) -> bool:
     return parser != "prefix" and language.casefold() == "english"
 
 
-class ContextSearch:
-    """Ranks contexts for a query, and reads those of a page."""
+class MemorySearch:
+    """Ranks memories for a query, and reads those of a page."""
 
     def __init__(
         self,
         file: File,
         encoder: Encoder,
         index: ChunkIndex,
-        words: ContextFulltext,
+        words: MemoryFulltext,
         keys: MetadataIndex,
         reranker: CachedReranker,
     ) -> None:
         self._file, self._encoder, self._reranker = file, encoder, reranker
         self._index, self._words, self._keys = index, words, keys
 
-    def search(self, query: ContextQuery, checked: ContextFilter) -> Results[Context]:
-        """The best contexts among those that match the filter."""
+    def search(self, query: MemoryQuery, checked: MemoryFilter) -> Results[Memory]:
+        """The best memories among those that match the filter."""
         began = time.perf_counter()
         backlog = Backlog() if query.mode == "text" else self._encoder.backlog(self._index)
         query_embedding = (
@@ -192,12 +192,12 @@ class ContextSearch:
     def _rank(
         self,
         sql: apsw.Connection,
-        query: ContextQuery,
+        query: MemoryQuery,
         query_embedding: QueryEmbedding | str,
-        allowed: ContextFilter,
-    ) -> ContextRanking:
+        allowed: MemoryFilter,
+    ) -> MemoryRanking:
         """Run the legs and fuse them; a `query_embedding` that is text is why there is none."""
-        ranking = ContextRanking(
+        ranking = MemoryRanking(
             judge=hybrid.judge(query.text, parse_query(query.text), query_embedding)
         )
         if query.mode != "vector":
@@ -219,9 +219,9 @@ class ContextSearch:
     def _run_text_leg(
         self,
         sql: apsw.Connection,
-        query: ContextQuery,
-        allowed: ContextFilter,
-        ranking: ContextRanking,
+        query: MemoryQuery,
+        allowed: MemoryFilter,
+        ranking: MemoryRanking,
     ) -> None:
         """Rank by BM25 for the first interpretation of the query that matches anything."""
         ranked: Ranked = []
@@ -229,7 +229,7 @@ class ContextSearch:
         with StatementLog(sql, query.explain) as log:
             for each in query.fulltext.interpretations:
                 ranked = self._words.match(
-                    sql, each.expression, query.stemmed, allowed.contexts, limit
+                    sql, each.expression, query.stemmed, allowed.memories, limit
                 )
                 ranking.terms = each.terms
                 if ranked:
@@ -241,15 +241,15 @@ class ContextSearch:
     def _run_vector_leg(
         self,
         sql: apsw.Connection,
-        query: ContextQuery,
+        query: MemoryQuery,
         query_embedding: QueryEmbedding,
-        allowed: ContextFilter,
-        ranking: ContextRanking,
+        allowed: MemoryFilter,
+        ranking: MemoryRanking,
     ) -> None:
-        """Rank by the cosine of each context's nearest chunk.
+        """Rank by the cosine of each memory's nearest chunk.
 
-        One long context can own all of the nearest chunks. So the number of chunks grows fourfold
-        until they belong to enough contexts, or until there are no more.
+        One long memory can own all of the nearest chunks. So the number of chunks grows fourfold
+        until they belong to enough memories, or until there are no more.
         """
         wanted = OVERFETCH * query.depth
         depth = wanted + 20
@@ -267,8 +267,8 @@ class ContextSearch:
         if query.explain:
             ranking.explained["vector"] = log.explained(len(ranking.legs["vector"]))
 
-    def _excerpts(self, sql: apsw.Connection, ranking: ContextRanking, stemmed: bool) -> list[str]:
-        """What the cross-encoder reads of the best contexts: the nearest chunk or an excerpt."""
+    def _excerpts(self, sql: apsw.Connection, ranking: MemoryRanking, stemmed: bool) -> list[str]:
+        """What the cross-encoder reads of the best memories: the nearest chunk or an excerpt."""
         ids = [id for id, _, _ in ranking.rows[:RERANK_LIMIT]]
         texts = dict(self._index.texts(sql, ids))
         passages = self._passages(sql, ranking, ids)
@@ -277,27 +277,27 @@ class ContextSearch:
     def _hits(
         self,
         sql: apsw.Connection,
-        ranking: ContextRanking,
-        query: ContextQuery,
+        ranking: MemoryRanking,
+        query: MemoryQuery,
         query_embedding: QueryEmbedding | str,
-    ) -> tuple[Hit[Context], ...]:
+    ) -> tuple[Hit[Memory], ...]:
         page = ranking.rows[query.offset : query.end]
-        contexts = by_ids(sql, self._index, [id for id, _, _ in page], images=query.images)
+        memories = by_ids(sql, self._index, [id for id, _, _ in page], images=query.images)
         # another process may have deleted one since it was ranked
-        page = [row for row in page if row[0] in contexts]
-        passages = self._passages(sql, ranking, contexts)
+        page = [row for row in page if row[0] in memories]
+        passages = self._passages(sql, ranking, memories)
         known = relevance.shared(
-            self._relevances(sql, ranking, page, query_embedding, contexts),
-            [contexts[id].text for id, _, _ in page],
+            self._relevances(sql, ranking, page, query_embedding, memories),
+            [memories[id].text for id, _, _ in page],
         )
         snippets = Snippets(query.text)
         hits = []
         for (id, score, scores), chance in zip(page, known, strict=True):
-            text = contexts[id].text
+            text = memories[id].text
             line, snippet = snippets.of(text[:SNIPPET_CHARACTERS])
             hits.append(
                 Hit(
-                    item=contexts[id],
+                    item=memories[id],
                     score=score,
                     scores=scores,
                     relevance=chance,
@@ -314,15 +314,15 @@ class ContextSearch:
     def _relevances(
         self,
         sql: apsw.Connection,
-        ranking: ContextRanking,
-        page: Sequence[ScoredContext],
+        ranking: MemoryRanking,
+        page: Sequence[ScoredMemory],
         query_embedding: QueryEmbedding | str,
-        contexts: Mapping[int, Context],
+        memories: Mapping[int, Memory],
     ) -> list[float | None]:
-        """The relevance of each context by the cosine of its nearest chunk.
+        """The relevance of each memory by the cosine of its nearest chunk.
 
-        That is calibrated for chunks of documents; contexts are cut and embedded the same way. The
-        cosine of a context that only its words have found is looked up.
+        That is calibrated for chunks of documents; memories are cut and embedded the same way. The
+        cosine of a memory that only its words have found is looked up.
         """
         looked_up: dict[int, Scores] = {}
         missing = [id for id, _, scores in page if scores.vector is None]
@@ -347,21 +347,21 @@ class ContextSearch:
                 else replace(
                     scores, vector=looked_up[id].vector, provisional=looked_up[id].provisional
                 ),
-                contexts[id].text,
+                memories[id].text,
             )
             for id, _, scores in page
         ]
 
     def _passages(
-        self, sql: apsw.Connection, ranking: ContextRanking, ids: Iterable[int]
+        self, sql: apsw.Connection, ranking: MemoryRanking, ids: Iterable[int]
     ) -> dict[int, str]:
-        """The text of the nearest chunk of each context that the vector leg found."""
+        """The text of the nearest chunk of each memory that the vector leg found."""
         chunks = {ranking.chunks[id]: id for id in ids if id in ranking.chunks}
         return {chunks[each.id]: each.text for each in self._index.passages(sql, list(chunks))}
 
 
 def rerank_depth(wanted: int) -> int:
-    """How many contexts to rank so that the cross-encoder can choose the `wanted` best."""
+    """How many memories to rank so that the cross-encoder can choose the `wanted` best."""
     return max(wanted, min(RERANK_OVERFETCH * wanted, RERANK_LIMIT))
 
 
@@ -372,7 +372,7 @@ def excerpt(text: str, terms: Sequence[Term], stemmed: bool) -> str:
     return text[start : start + EXCERPT_CHARACTERS]
 
 
-def reorder(ranking: ContextRanking, rerank_scores: Sequence[float] | str) -> None:
+def reorder(ranking: MemoryRanking, rerank_scores: Sequence[float] | str) -> None:
     """Sort the first rows by the cross-encoder's scores; a text is the reason why there are none.
 
     Rows that the cross-encoder did not read keep their order behind those that it did.
@@ -397,8 +397,8 @@ def reorder(ranking: ContextRanking, rerank_scores: Sequence[float] | str) -> No
 
 
 def _aged(
-    sql: apsw.Connection, rows: Sequence[ScoredContext], recency: Recency
-) -> list[ScoredContext]:
+    sql: apsw.Connection, rows: Sequence[ScoredMemory], recency: Recency
+) -> list[ScoredMemory]:
     """Rows with their scores multiplied by the weight of their age, best first."""
     moments = dict(
         sql.execute(
@@ -415,7 +415,7 @@ def _aged(
 
 
 def _nearest_of_each(sql: apsw.Connection, chunks: Ranked) -> dict[int, tuple[int, float]]:
-    """(nearest chunk, its cosine) of each context, in the order of these ranked chunks."""
+    """(nearest chunk, its cosine) of each memory, in the order of these ranked chunks."""
     owners = dict(
         sql.execute(
             "SELECT id, owner FROM context_chunks WHERE id IN (SELECT value FROM json_each(?))",
@@ -428,12 +428,12 @@ def _nearest_of_each(sql: apsw.Connection, chunks: Ranked) -> dict[int, tuple[in
     return nearest
 
 
-def _fused(query: ContextQuery, ranking: ContextRanking) -> list[ScoredContext]:
+def _fused(query: MemoryQuery, ranking: MemoryRanking) -> list[ScoredMemory]:
     legs, leg = ranking.legs, ranking.leg
     text, vector = dict(legs.get("text", ())), dict(legs.get("vector", ()))
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
-    # the sum of a context that is first in every leg
+    # the sum of a memory that is first in every leg
     highest = len(legs) / (query.rrf_k + 1)
     rows = []
     for id, rrf in fusion.rrf([list(text), list(vector)], query.rrf_k):
@@ -453,7 +453,7 @@ def _fused(query: ContextQuery, ranking: ContextRanking) -> list[ScoredContext]:
 
 
 def _score(mode: Mode, scores: Scores, fused: float) -> float:
-    """The score of a context, 0 to 1, in the given mode."""
+    """The score of a memory, 0 to 1, in the given mode."""
     if mode == "text":
         return saturate(scores.text or 0.0)
     if mode == "vector":

@@ -1,1 +1,0 @@
-"""Contexts: short texts that agents and users store in threads, with tags, metadata and images."""
