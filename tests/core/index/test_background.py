@@ -254,7 +254,7 @@ def test_a_model_that_never_answers_does_not_keep_the_process_alive(path: Path) 
         "db = Database(sys.argv[1], embedder=Endless())\n"
         "db.embed_in_background(wait=0)\n"
         "print(db.documents.ingest_text('apple', source='a').note)\n"
-        "print(db.contexts.add('t', 'user', 'apple').note)\n"
+        "print(db.memories.add('t', 'user', 'apple').note)\n"
     )
     done = python(program, str(path))
     assert done.returncode == 0 and done.stdout.count("1 passage waiting") == 2

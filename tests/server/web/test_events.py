@@ -45,7 +45,7 @@ def test_a_page_is_told_what_another_process_writes(served: Served) -> None:
         assert next(told)[0] == "hello"
         done = python(
             "import sys; from mcpvectordb import Database; from tests.support import Letters\n"
-            "with Database(sys.argv[1], embedder=Letters()) as db: db.contexts.add('t', 'agent', 'x')",
+            "with Database(sys.argv[1], embedder=Letters()) as db: db.memories.add('t', 'agent', 'x')",
             str(served.db.path),
         )
         assert done.returncode == 0, done.stderr

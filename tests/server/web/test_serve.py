@@ -151,7 +151,7 @@ from tests.support import Letters
 with Database(sys.argv[1], embedder=Letters()) as db:
     for number in range(40):
         db.documents.ingest_text(f"tea {number} of {sys.argv[2]}", source=f"{sys.argv[2]}-{number}.md")
-        db.contexts.add(sys.argv[2], "agent", f"memory {number}")
+        db.memories.add(sys.argv[2], "agent", f"memory {number}")
 """
 
 
