@@ -3,7 +3,7 @@
 `File.reading` lets the time run. Whatever can take long during a read calls `check`: SQLite's
 progress handler every few thousand steps of a statement, loops of our own, and a search by RE2,
 which nothing can interrupt, between pieces of bounded work. The time of a model that embeds or
-reranks does not count, because no transaction is open then. A deadline belongs to the memory
+reranks does not count, because no transaction is open then. A deadline belongs to the context
 (PEP 567) in which it began, so threads do not share one.
 """
 
