@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
     from mcpvectordb.importers.items import Imported, Into
+    from mcpvectordb.index.fulltext import MemoryFulltext
+    from mcpvectordb.index.metadata_index import MetadataIndex
     from mcpvectordb.maintenance import MaintainedIndex
-    from mcpvectordb.memories.fulltext import MemoryFulltext
-    from mcpvectordb.memories.metadata_index import MetadataIndex
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.merge.copies import MergedFile
     from mcpvectordb.postgres.parts import PublishedParts

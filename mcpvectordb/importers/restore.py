@@ -31,9 +31,9 @@ from mcpvectordb.importers.report import ImportReport
 from mcpvectordb.index import arrays, models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.ingest.span import Span
-from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.shelf import Vectors

@@ -42,8 +42,8 @@ from mcpvectordb.importers.write_vectors import VectorImport
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.memories.fulltext import MemoryFulltext
-from mcpvectordb.memories.metadata_index import MetadataIndex
+from mcpvectordb.index.fulltext import MemoryFulltext
+from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
 from mcpvectordb.storage.file import File

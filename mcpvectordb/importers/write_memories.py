@@ -15,8 +15,8 @@ from mcpvectordb.importers.items import ImportedMemory
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.report import MARK, ImportMark, ImportReport, Marker, Outcome
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.memories.memory import Change, Entry
-from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.memories.validation import checked_entry
 from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
 from mcpvectordb.storage.file import File

@@ -14,8 +14,8 @@ from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
-    from mcpvectordb.memories.fulltext import MemoryFulltext
-    from mcpvectordb.memories.metadata_index import MetadataIndex
+    from mcpvectordb.index.fulltext import MemoryFulltext
+    from mcpvectordb.index.metadata_index import MetadataIndex
     from mcpvectordb.vectors.store import VectorStore
 
 
@@ -47,13 +47,13 @@ class FileParts:
 
     def fulltext(self) -> MemoryFulltext:
         """The words of memories."""
-        from mcpvectordb.memories.fulltext import MemoryFulltext
+        from mcpvectordb.index.fulltext import MemoryFulltext
 
         return MemoryFulltext(self.indexes[1])
 
     def metadata_index(self, names: str) -> MetadataIndex:
         """The indexed metadata keys of memories."""
-        from mcpvectordb.memories.metadata_index import MetadataIndex
+        from mcpvectordb.index.metadata_index import MetadataIndex
 
         return MetadataIndex(names)
 

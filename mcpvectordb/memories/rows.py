@@ -14,8 +14,8 @@ from mcpvectordb import dates, filters, metadata
 from mcpvectordb.filters import Where
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.metadata_index import index_condition
 from mcpvectordb.memories.memory import ContentType, Image, Memory, MemorySource
-from mcpvectordb.memories.metadata_index import index_condition
 from mcpvectordb.memories.validation import (
     CONTENT_TYPES,
     SOURCES,

@@ -14,10 +14,10 @@ from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.fulltext import MemoryFulltext
+from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.memories.fulltext import MemoryFulltext
 from mcpvectordb.memories.memory import Memory
-from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
 from mcpvectordb.records import Backlog, Explained, Hit, Mode, Results, Scores
 from mcpvectordb.search import fusion, hybrid, relevance

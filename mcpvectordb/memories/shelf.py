@@ -18,8 +18,9 @@ from mcpvectordb.history.log import History
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.fulltext import MemoryFulltext
+from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.memories import past
-from mcpvectordb.memories.fulltext import MemoryFulltext
 from mcpvectordb.memories.memory import (
     Change,
     Entry,
@@ -34,7 +35,6 @@ from mcpvectordb.memories.memory import (
     Updated,
     Words,
 )
-from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.memories.restore import RestoredMemories
 from mcpvectordb.memories.rows import (
     KINDS,

@@ -15,13 +15,13 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
+from mcpvectordb.index.fulltext import MemoryFulltext
 from mcpvectordb.index.indexed_chunk import embedding_text
+from mcpvectordb.index.metadata_index import MetadataIndex, folded
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.memories import versions
-from mcpvectordb.memories.fulltext import MemoryFulltext
 from mcpvectordb.memories.memory import Change, Entry, Image
-from mcpvectordb.memories.metadata_index import MetadataIndex, folded
 from mcpvectordb.memories.versions import MemoryBody
 
 # Up to it a memory of another file keeps its id; all later ones of this file get greater ids.

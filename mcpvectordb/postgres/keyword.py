@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 
 from mcpvectordb.index import Allowed, Ranked
+from mcpvectordb.index.fulltext import MemoryFulltext
 from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch
-from mcpvectordb.memories.fulltext import MemoryFulltext
 from mcpvectordb.postgres import bm25
 from mcpvectordb.postgres.bm25 import SearchScope, Select, WordTables
 from mcpvectordb.postgres.chosen import chosen, searched

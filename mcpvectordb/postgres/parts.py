@@ -9,8 +9,8 @@ import apsw
 
 from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.postgres.engine import Engine
 from mcpvectordb.postgres.keyword import PostgresKeywordIndex, PostgresMemoryFulltext
 from mcpvectordb.postgres.vector import PostgresVectorIndex

@@ -20,9 +20,9 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.indexed_chunk import covers_tile
+from mcpvectordb.index.metadata_index import checked_names
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
-from mcpvectordb.memories.metadata_index import checked_names
 
 _COUNTED = (
     "documents",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Damaged, Database, InvalidInput, filters
-from mcpvectordb.memories.metadata_index import folded, index_condition
+from mcpvectordb.index.metadata_index import folded, index_condition
 from mcpvectordb.metadata import encode
 from mcpvectordb.storage.schema import key_index, migrate
 from tests.support import Letters
