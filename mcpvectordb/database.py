@@ -13,38 +13,26 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.documents.library_versions import LibraryVersions
-from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import Damaged, InvalidInput, ModelError, ReadOnly
 from mcpvectordb.history import actor
-from mcpvectordb.history.log import History
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
 from mcpvectordb.index import models
-from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.preload import Preload
-from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.joint.file_parts import FileParts
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
-from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_page
-from mcpvectordb.search.rerank import CachedReranker
-from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.dialect import is_database_url
+from mcpvectordb.store import OpenStore
 
 if TYPE_CHECKING:
     from mcpvectordb.export.write import ExportFormat
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
     from mcpvectordb.importers.items import Imported, Into
-    from mcpvectordb.index.fulltext import MemoryFulltext
-    from mcpvectordb.index.metadata_index import MetadataIndex
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.merge.copies import MergedFile
@@ -77,38 +65,17 @@ class Database(JointShelves):
         tuning: Tuning | None = None,
     ) -> None:
         self.config = config or Config()
-        self._tuning, self._memory = tuning or Tuning(), ResidentEntries(self.config.resident_bytes)
-        self._parts = self._opened(path)
-        self._file, self._indexes = self._parts.file, self._parts.indexes
-        documents = self._indexes[0]
-        self._history = History(self._file, self.config)
-        self._unpublished = UnpublishedDocuments(
-            self._file,
-            documents,
-            DocumentVersions(self._history, self._tuning.slice_chunks),
-            self._tuning,
-        )
-        self._encoder = Encoder(self._file, self.config, embedder, self._indexes)
-        self._preload = Preload(self._file, documents, self.config.resident_bytes)
-        self._cache = Cache()
-        self._reranker = CachedReranker(self.config, self._cache)
-        search = DocumentSearch(
-            self._file, documents, QueryExpander(documents, self._cache), self._reranker
-        )
-        self.documents = Documents(
-            self._file,
-            self.config,
-            self._encoder,
-            documents,
-            self._unpublished,
-            search,
-            LibraryVersions(self._file, self._history),
-        )
+        self._tuning = tuning or Tuning()
+        self._engine = self._opened(path)
+        self._store = OpenStore(self._engine, self.config, self._tuning, embedder)
+        self._file, self._indexes = self._store.file, self._store.indexes
+        self._history, self._encoder = self._store.history, self._store.encoder
+        self.documents = Documents(self._store)
         self._file.register_check(self.check)
         self._encoder.complete()
 
     def _opened(self, path: str | os.PathLike[str]) -> FileParts | PublishedParts:
-        """The parts of which the database is made: those of a file, or of what was published."""
+        """The engine of a file, or of what was published."""
         if is_database_url(path):
             from mcpvectordb.postgres import require_driver
 
@@ -116,7 +83,7 @@ class Database(JointShelves):
             from mcpvectordb.postgres.parts import PublishedParts
 
             return PublishedParts(path, self.config.read_timeout, self._tuning)
-        return FileParts(path, self.config, self._memory, self._tuning)
+        return FileParts(path, self.config, self._tuning)
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
 
@@ -125,47 +92,30 @@ class Database(JointShelves):
         """The vectors shelf: embeddings of your own."""
         from mcpvectordb.vectors.shelf import Vectors
 
-        return Vectors(self._file, self._vector_store, self._history)
+        return Vectors(self._store, self._vector_store)
 
     @cached_property
     def memories(self) -> Memories:
         """The memories shelf: what agents remember."""
         from mcpvectordb.memories.shelf import Memories
 
-        return Memories(
-            self._file,
-            self.config,
-            self._encoder,
-            self._indexes[1],
-            self._fulltext,
-            self._metadata_index,
-            self._reranker,
-            self._history,
-        )
+        return Memories(self._store)
 
     @cached_property
     def _vector_store(self) -> VectorStore:
-        return self._parts.vector_store(self._history)
-
-    @cached_property
-    def _fulltext(self) -> MemoryFulltext:
-        return self._parts.fulltext()
-
-    @cached_property
-    def _metadata_index(self) -> MetadataIndex:
-        return self._parts.metadata_index(self.config.indexed_metadata)
+        return self._engine.vector_store(self._history)
 
     @property
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
         """Everything that can be checked and made again."""
         return (
-            self._unpublished,
+            self.documents.unpublished,
             self._history,
             *self._indexes,
             self._vector_store,
-            self._fulltext,
-            self._metadata_index,
-            self._cache,
+            self._store.fulltext,
+            self._store.metadata_index,
+            self._store.cache,
         )
 
     def __repr__(self) -> str:
@@ -228,10 +178,10 @@ class Database(JointShelves):
         loaded.
         """
         self._encoder.warm()
-        self._preload.start()
+        self._store.preload.start()
         if wait:
             self._encoder.wait_for_model()
-            self._preload.wait()
+            self._store.preload.wait()
 
     @property
     def loading(self) -> bool:
@@ -311,7 +261,7 @@ class Database(JointShelves):
         with self._file.reading(limited=False) as sql:
             model = models.active(sql)
             waiting = self._encoder.pending(sql, model) if model else 0
-        self._unpublished.clean()
+        self.documents.unpublished.clean()
         note = f"waiting for their embeddings: {counted_passages(waiting)}" if waiting else ""
         return replace(merged, path=str(other_path), note=note)
 
@@ -423,7 +373,7 @@ class Database(JointShelves):
         """
         self._file.require_file("a copy")
         return maintenance.copy(
-            self._file, Path(path), self._unpublished, overwrite=overwrite, history=history
+            self._file, Path(path), self.documents.unpublished, overwrite=overwrite, history=history
         )
 
     def export_to(
@@ -551,13 +501,13 @@ class Database(JointShelves):
 
         self._file.require_file("an import")
         target = ImportTarget(
+            self._store,
             self._file,
             self.config,
             self._encoder,
             self._indexes,
-            self._unpublished,
-            self._fulltext,
-            self._metadata_index,
+            self.documents.unpublished,
+            self._store.metadata_index,
             self.documents,
             self.vectors,
         )
@@ -592,11 +542,8 @@ class Database(JointShelves):
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
-        self._preload.close()
-        self._encoder.close()
         self.documents.close()
-        self._reranker.close()
-        self._file.close()
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self

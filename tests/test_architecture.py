@@ -33,6 +33,7 @@ LAYERS = (
     "ingest",
     "index",
     "search",
+    "store",
     "documents",
     "vectors",
     "memories",

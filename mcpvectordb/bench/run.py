@@ -227,7 +227,7 @@ class _Bench:
                 f"{waiting} documents are not completely embedded yet: vector search does not find "
                 "all of them until `mcpvectordb embed` has run."
             )
-        if reason := self._db._reranker.missing_reason():
+        if reason := self._db._store.reranker.missing_reason():
             self._notes.append(f"Not reranked: {reason}")
             return ["text", "vector", "hybrid"]
         return ["text", "vector", "hybrid", "rerank"]

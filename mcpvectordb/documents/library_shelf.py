@@ -7,30 +7,21 @@ from collections.abc import Sequence
 
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.stored import StoredDocuments
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Library
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 
 class LibraryDocuments(StoredDocuments):
     """The methods of the documents shelf that concern libraries and the folders they follow."""
 
-    def __init__(
-        self,
-        file: File,
-        index: ChunkIndex,
-        unpublished: UnpublishedDocuments,
-        library_versions: LibraryVersions,
-        tuning: FolderTuning,
-    ) -> None:
-        super().__init__(file, index, unpublished, tuning)
-        self.library_versions, self._folders = library_versions, ConfirmedFolders(file)
+    def __init__(self, store: OpenStore) -> None:
+        super().__init__(store)
+        self.library_versions = LibraryVersions(store.file, store.history)
+        self._folders = ConfirmedFolders(store.file)
 
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""

@@ -18,7 +18,7 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import Document, Place
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import dialect_of
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 from mcpvectordb.text import fuzzy
 
 # Of a pattern for documents: every path of the file is compared with each of them.
@@ -34,8 +34,8 @@ _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 class NamedDocuments:
     """The methods of the documents shelf that find documents by name."""
 
-    def __init__(self, file: File) -> None:
-        self._file = file
+    def __init__(self, store: OpenStore) -> None:
+        self._store, self._file, self._index = store, store.file, store.documents
 
     def lookup(self, name: str) -> Place:
         """The document with this path (or end of a path), file, id or #hash; raises NotFound.

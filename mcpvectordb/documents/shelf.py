@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, notes, rows
-from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING, FolderTuning
 from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.library_shelf import LibraryDocuments
-from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.documents.restore import RestoredDocuments
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import ModelError, NotFound
 from mcpvectordb.filters import Where
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
@@ -44,9 +39,10 @@ from mcpvectordb.records import (
     Synced,
 )
 from mcpvectordb.search import relevance, snippets
+from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 from mcpvectordb.text.query import without_operators
 
 if TYPE_CHECKING:
@@ -58,26 +54,15 @@ if TYPE_CHECKING:
 
 
 class Documents(LibraryDocuments):
-    """`Database.documents`: ingest, list and search documents; let libraries follow folders.
+    """`Database.documents`: ingest, list and search documents; let libraries follow folders."""
 
-    `tuning` has the sizes of transactions when folders are ingested.
-    """
-
-    def __init__(
-        self,
-        file: File,
-        config: Config,
-        encoder: Encoder,
-        index: ChunkIndex,
-        unpublished: UnpublishedDocuments,
-        search: DocumentSearch,
-        library_versions: LibraryVersions,
-        tuning: FolderTuning = DEFAULT_TUNING,
-    ) -> None:
-        super().__init__(file, index, unpublished, library_versions, tuning)
-        self._config, self._encoder, self._search = config, encoder, search
-        self._writer = DocumentWriter(file, encoder, index, unpublished, config.max_chunks)
-        self.versioned = RestoredDocuments(file, self._writer, unpublished)
+    def __init__(self, store: OpenStore) -> None:
+        super().__init__(store)
+        self._config, self._encoder = store.config, store.encoder
+        expander = QueryExpander(store.documents, store.cache)
+        self._search = DocumentSearch(store.file, store.documents, expander, store.reranker)
+        self._writer = DocumentWriter(store, self.unpublished)
+        self.versioned = RestoredDocuments(store.file, self._writer, self.unpublished)
 
     @cached_property
     def _worker(self) -> Worker:
@@ -199,7 +184,7 @@ class Documents(LibraryDocuments):
         )
         checked_name(library)
         deadline = self._encoder.deadline()
-        [stored] = self._store([given], library, replaces=replace)
+        [stored] = self._store_texts([given], library, replaces=replace)
         return self._finish(stored, embed, progress, deadline)
 
     def ingest_many(
@@ -226,7 +211,7 @@ class Documents(LibraryDocuments):
         )
         checked_name(library)
         with self._history.change("ingest"):
-            stored = self._store(given, library, progress)
+            stored = self._store_texts(given, library, progress)
         error = ""
         if embed and given:
             error = self._embed_all(progress)[1]
@@ -357,7 +342,7 @@ class Documents(LibraryDocuments):
                     intake,
                     self.tuning,
                     self._folders.check,
-                    self._unpublished,
+                    self.unpublished,
                     progress,
                 )
             done.append(dataclasses.replace(synced, embedded=intake.embedded))
@@ -489,7 +474,7 @@ class Documents(LibraryDocuments):
             tuning=self.tuning,
         )
 
-    def _store(
+    def _store_texts(
         self,
         given: Sequence[GivenText],
         library: str,

@@ -9,14 +9,14 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from mcpvectordb.documents import past, rows
-from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
     Chunk,
@@ -28,7 +28,7 @@ from mcpvectordb.records import (
 )
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import why_empty
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 # Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
@@ -45,16 +45,11 @@ _SORTS: dict[str, str] = {
 class StoredDocuments(NamedDocuments):
     """The methods of the documents shelf that read, list and delete documents."""
 
-    def __init__(
-        self,
-        file: File,
-        index: ChunkIndex,
-        unpublished: UnpublishedDocuments,
-        tuning: FolderTuning,
-    ) -> None:
-        super().__init__(file)
-        self._index, self._unpublished, self.tuning = index, unpublished, tuning
-        self._history = unpublished.versions.history
+    def __init__(self, store: OpenStore) -> None:
+        super().__init__(store)
+        self._history, self.tuning = store.history, DEFAULT_TUNING
+        versions = DocumentVersions(store.history, store.tuning.slice_chunks)
+        self.unpublished = UnpublishedDocuments(store.file, store.documents, versions, store.tuning)
 
     def get(self, id: str, *, as_of: str | int | None = None) -> Document:
         """The document with this id; raises NotFound.
@@ -297,11 +292,11 @@ class StoredDocuments(NamedDocuments):
         found = "SELECT key FROM published_documents WHERE id = ?"
         with self._file.reading(limited=False) as sql:
             keys = [key for (key,) in sql.execute(found, (storable(id, "id"),))]
-        packed = self._unpublished.pack_long(keys)
+        packed = self.unpublished.pack_long(keys)
         with self._file.writing() as sql:
             keys = [key for (key,) in sql.execute(found, (id,))]
-            removed = self._unpublished.withdraw(sql, keys, packed)
-        self._unpublished.clean()
+            removed = self.unpublished.withdraw(sql, keys, packed)
+        self.unpublished.clean()
         return removed
 
     def delete_where(self, *, where: Where | None = None, library: str | None = None) -> int:
@@ -324,14 +319,14 @@ class StoredDocuments(NamedDocuments):
         with self._history.change("delete"):
             for start in range(0, len(keys), most):
                 batch = keys[start : start + most]
-                packed = self._unpublished.pack_long(batch)
+                packed = self.unpublished.pack_long(batch)
                 with self._file.writing() as sql:
                     still = sql.execute(
                         f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
                         (*chosen.bindings, json.dumps(batch)),
                     )
                     some = [key for (key,) in still]
-                    self._unpublished.withdraw(sql, some, packed)
+                    self.unpublished.withdraw(sql, some, packed)
                 removed += len(some)
-                self._unpublished.clean()
+                self.unpublished.clean()
         return removed

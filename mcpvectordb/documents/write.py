@@ -22,13 +22,11 @@ from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
 from mcpvectordb.documents.versions import unpacked_body
 from mcpvectordb.errors import DatabaseError, Exists, NotFound, TooLarge, quoted
 from mcpvectordb.history.versions import Version
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.spans import stored as stored_spans
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.records import Parsed, Source, Status
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 FORMER_IDS = 20  # of a document that are kept
 
@@ -61,16 +59,9 @@ class PreparedDocument(NamedTuple):
 class DocumentWriter:
     """Writes documents; one of more than `max_chunks` chunks is refused."""
 
-    def __init__(
-        self,
-        file: File,
-        encoder: Encoder,
-        index: ChunkIndex,
-        unpublished: UnpublishedDocuments,
-        max_chunks: int,
-    ) -> None:
-        self._file, self._encoder, self._index = file, encoder, index
-        self._unpublished, self._max_chunks = unpublished, max_chunks
+    def __init__(self, store: OpenStore, unpublished: UnpublishedDocuments) -> None:
+        self._file, self._encoder, self._index = store.file, store.encoder, store.documents
+        self._unpublished, self._max_chunks = unpublished, store.config.max_chunks
         self.versions = unpublished.versions
 
     def prepare(

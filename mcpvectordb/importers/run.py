@@ -42,11 +42,11 @@ from mcpvectordb.importers.write_vectors import VectorImport
 from mcpvectordb.index import models
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.fulltext import MemoryFulltext
 from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
 from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 from mcpvectordb.vectors.shelf import Vectors
 
 Writer = Callable[[Sequence[Any]], None]
@@ -60,12 +60,12 @@ BATCH_CHARACTERS = 300_000  # of text and images: bounds the transaction of a ba
 class ImportTarget(NamedTuple):
     """The parts of a database that an import writes to; the indexes of documents and memories."""
 
+    store: OpenStore
     file: File
     config: Config
     encoder: Encoder
     indexes: tuple[ChunkIndex, ChunkIndex]
     unpublished: UnpublishedDocuments
-    fulltext: MemoryFulltext
     keys: MetadataIndex
     documents: Documents
     vectors: Vectors
@@ -74,12 +74,8 @@ class ImportTarget(NamedTuple):
         """The function that stores a batch of items, by their class."""
         documents, memories = self.indexes
         kept = KeptEmbeddings(self.file, self.encoder)
-        document_writer = DocumentWriter(
-            self.file, self.encoder, documents, self.unpublished, self.config.max_chunks
-        )
-        memory_writer = MemoryWriter(
-            self.encoder, memories, self.fulltext, self.keys, self.unpublished.versions.history
-        )
+        document_writer = DocumentWriter(self.store, self.unpublished)
+        memory_writer = MemoryWriter(self.store)
         return {
             ImportedDocument: DocumentImport(
                 self.file, self.config, document_writer, documents, kept, marker, report

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 class FileParts:
     """What a database over a file is made of."""
 
-    def __init__(
-        self, path: str | os.PathLike[str], config: Config, memory: ResidentEntries, tuning: Tuning
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], config: Config, tuning: Tuning) -> None:
         self.file = File(
             path,
             read_only=config.read_only,
@@ -32,7 +30,8 @@ class FileParts:
             read_timeout=config.read_timeout,
             idle_seconds=tuning.idle_seconds,
         )
-        self._memory, self._tuning = memory, tuning
+        memory = ResidentEntries(config.resident_bytes)
+        self.resident, self._tuning = memory, tuning
         self.indexes = (
             ChunkIndex(
                 "document",
@@ -61,4 +60,4 @@ class FileParts:
         """The tables of vectors."""
         from mcpvectordb.vectors.store import VectorStore
 
-        return VectorStore(history, self._memory, self._tuning)
+        return VectorStore(history, self.resident, self._tuning)

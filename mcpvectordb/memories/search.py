@@ -12,10 +12,6 @@ import apsw
 
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import Ranked
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.fulltext import MemoryFulltext
-from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
@@ -25,10 +21,9 @@ from mcpvectordb.search.explain import StatementLog, together
 from mcpvectordb.search.highlight import highlight
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.relevance import UNCALIBRATED, Judge
-from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.search.snippets import Snippets
 from mcpvectordb.search.vector_leg import VectorLeg
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 from mcpvectordb.text import boolean
 from mcpvectordb.text.bm25 import saturate
 from mcpvectordb.text.query import (
@@ -138,17 +133,13 @@ def is_stemmed(parser: str, language: str) -> bool:
 class MemorySearch:
     """Ranks memories for a query, and reads those of a page."""
 
-    def __init__(
-        self,
-        file: File,
-        encoder: Encoder,
-        index: ChunkIndex,
-        words: MemoryFulltext,
-        keys: MetadataIndex,
-        reranker: CachedReranker,
-    ) -> None:
-        self._file, self._encoder, self._reranker = file, encoder, reranker
-        self._index, self._words, self._keys = index, words, keys
+    def __init__(self, store: OpenStore) -> None:
+        self._file, self._encoder, self._reranker = store.file, store.encoder, store.reranker
+        self._index, self._words, self._keys = (
+            store.memories,
+            store.fulltext,
+            store.metadata_index,
+        )
 
     def search(self, query: MemoryQuery, checked: MemoryFilter) -> Results[Memory]:
         """The best memories among those that match the filter."""

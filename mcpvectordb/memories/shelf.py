@@ -11,15 +11,9 @@ from typing import Any, TypeVar, Unpack
 import apsw
 
 from mcpvectordb import dates, filters
-from mcpvectordb.config import Config
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
-from mcpvectordb.history.log import History
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.fulltext import MemoryFulltext
-from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.memories import past
 from mcpvectordb.memories.memory import (
     Change,
@@ -70,9 +64,8 @@ from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.hybrid import checked_mode, checked_window
 from mcpvectordb.search.recency import Recency
-from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.search.why_empty import unknown_name, why_empty
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 ALL = 2**63 - 1  # as a limit
 
@@ -83,23 +76,12 @@ Result = TypeVar("Result")
 class Memories:
     """Adds, changes, deletes, lists and searches memories; see `Database.memories`."""
 
-    def __init__(
-        self,
-        file: File,
-        config: Config,
-        encoder: Encoder,
-        index: ChunkIndex,
-        words: MemoryFulltext,
-        keys: MetadataIndex,
-        reranking: CachedReranker,
-        history: History,
-    ) -> None:
-        self._file, self._config, self._encoder, self._reranking = file, config, encoder, reranking
-        self._index, self._keys = index, keys
-        self._history = history
-        self._writer = MemoryWriter(encoder, index, words, keys, history)
-        self.versioned = RestoredMemories(file, self._writer, index)
-        self._search = MemorySearch(file, encoder, index, words, keys, reranking)
+    def __init__(self, store: OpenStore) -> None:
+        self._file, self._config, self._encoder = store.file, store.config, store.encoder
+        self._index, self._keys, self._history = store.memories, store.metadata_index, store.history
+        self._reranker, self._writer = store.reranker, MemoryWriter(store)
+        self.versioned = RestoredMemories(store.file, self._writer, store.memories)
+        self._search = MemorySearch(store)
         # Returns the time at which memories are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = _utc_now
 
@@ -398,7 +380,7 @@ class Memories:
         """Counts of memories, threads, tags and images, and what cannot run on this machine."""
         unavailable = {
             "vector": self._encoder.missing_reason(),
-            "rerank": self._reranking.missing_reason(),
+            "rerank": self._reranker.missing_reason(),
         }
         with self._file.reading() as sql:
             by_source = dict(

@@ -11,18 +11,15 @@ import apsw
 
 from mcpvectordb import metadata
 from mcpvectordb.errors import ModelMissing, NotFound
-from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Version
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.fulltext import MemoryFulltext
 from mcpvectordb.index.indexed_chunk import embedding_text
-from mcpvectordb.index.metadata_index import MetadataIndex, folded
+from mcpvectordb.index.metadata_index import folded
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.memories import versions
 from mcpvectordb.memories.memory import Change, Entry, Image
 from mcpvectordb.memories.versions import MemoryBody
+from mcpvectordb.store import OpenStore
 
 # Up to it a memory of another file keeps its id; all later ones of this file get greater ids.
 _LARGEST_FOREIGN_ID = 10**9
@@ -44,16 +41,9 @@ class PreparedMemories(NamedTuple):
 class MemoryWriter:
     """Adds, changes and removes memories in all their tables, in the caller's transaction."""
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        index: ChunkIndex,
-        words: MemoryFulltext,
-        keys: MetadataIndex,
-        history: History,
-    ) -> None:
-        self._encoder, self._index, self._words, self._keys = encoder, index, words, keys
-        self._history = history
+    def __init__(self, store: OpenStore) -> None:
+        self._encoder, self._index, self._history = store.encoder, store.memories, store.history
+        self._words, self._keys = store.fulltext, store.metadata_index
 
     def prepare(self, texts: Iterable[str], deadline: float | None) -> PreparedMemories:
         """Split texts into chunks and embed them, outside of any transaction; may raise ModelError.

@@ -12,7 +12,6 @@ import apsw
 from mcpvectordb import filters
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
-from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import Group
@@ -28,7 +27,7 @@ from mcpvectordb.records import (
 from mcpvectordb.search.hybrid import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.dialect import SqlDialect, dialect_of
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 from mcpvectordb.vectors import versions
 from mcpvectordb.vectors.restore import RestoredVectors
 from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
@@ -78,9 +77,9 @@ class Vectors:
     half the space of others.
     """
 
-    def __init__(self, file: File, index: VectorStore, history: History) -> None:
-        self._file, self._store, self._history = file, index, history
-        self.versioned = RestoredVectors(file, index)
+    def __init__(self, store: OpenStore, tables: VectorStore) -> None:
+        self._file, self._store, self._history = store.file, tables, store.history
+        self.versioned = RestoredVectors(store.file, tables)
 
     def add(
         self,

@@ -309,7 +309,7 @@ def test_watch_syncs_every_change_until_it_is_killed(program: Program) -> None:
         (program.notes / ".gitignore").write_text("a.md\n")
         assert out.readline() == "fruit: 1 removed, 1 unchanged; skipped: 1 hidden, 1 ignored\n"
         program.notes.rename(program.notes.with_name("away"))
-        assert "nothing was removed" in err.readline()
+        assert any("nothing was removed" in line for line in err)  # after any progress
         program.notes.with_name("away").rename(program.notes)
     with Database(program.db) as db:
         assert [Path(each.source).name for each in db.documents.browse()] == [

@@ -133,13 +133,13 @@ def test_a_document_that_stops_matching_meanwhile_stays(
 ) -> None:
     with filled(path, 60) as db, Database(path, embedder=Letters()) as other:
         [last] = db.documents.browse(where={"source": "59.md"})
-        clean = db._unpublished.clean
+        clean = db.documents.unpublished.clean
 
         def between_transactions() -> None:
             clean()
             other.documents.update(last.id, metadata={"number": -1})
 
-        monkeypatch.setattr(db._unpublished, "clean", between_transactions)
+        monkeypatch.setattr(db.documents.unpublished, "clean", between_transactions)
         assert db.documents.delete_where(where={"metadata.number": {"gte": 0}}) == 59
         assert db.documents.get(last.id).metadata == {"number": -1}
 

@@ -74,7 +74,7 @@ def test_a_document_that_was_deleted_meanwhile_is_not_found(
 ) -> None:
     _, key = writer.write(prepared(writer, "apple"))
     with db._file.writing() as sql:
-        assert db._unpublished.withdraw(sql, [key]) == 1
+        assert db.documents.unpublished.withdraw(sql, [key]) == 1
         with pytest.raises(NotFound, match="deleted meanwhile"):
             rows.by_key(sql, key)
 

@@ -26,7 +26,10 @@ def filled(path: Path, **config: int) -> Database:
 
 
 def keys(db: Database) -> set[object]:
-    return {*db._memory.keys("document_words"), *db._memory.keys("document_meaning_1")}
+    return {
+        *db._engine.resident.keys("document_words"),
+        *db._engine.resident.keys("document_meaning_1"),
+    }
 
 
 def test_codes_and_common_words_are_in_memory_before_the_first_question(path: Path) -> None:

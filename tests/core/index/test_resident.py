@@ -55,7 +55,7 @@ def expected(model: dict[str, np.ndarray], query: np.ndarray, limit: int = 5) ->
 
 
 def kept(db: Database) -> bool:
-    return bool(db._memory.keys(TABLE))
+    return bool(db._engine.resident.keys(TABLE))
 
 
 def test_queries_over_many_rows_are_answered_from_memory(path: Path) -> None:
@@ -280,7 +280,7 @@ def test_repeatedly_rewritten_rows_do_not_fill_the_memory(path: Path) -> None:
             db.vectors.add_many(list(model), again)
             model = dict(zip(model, again, strict=True))
             assert found(db, rows[0]) == expected(model, rows[0])
-            assert 0 < db._memory.size < 30 * Codes.bytes_for(60, DIMENSION)
+            assert 0 < db._engine.resident.size < 30 * Codes.bytes_for(60, DIMENSION)
 
 
 class Thing:
