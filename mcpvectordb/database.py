@@ -20,7 +20,7 @@ from mcpvectordb.history import actor
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
 from mcpvectordb.index import models
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.joint.file_parts import FileParts
+from mcpvectordb.joint.file_parts import FileEngine
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.merge.copies import MergedFile
-    from mcpvectordb.postgres.parts import PublishedParts
+    from mcpvectordb.postgres.parts import PostgresEngine
     from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
@@ -74,16 +74,16 @@ class Database(JointShelves):
         self._file.register_check(self.check)
         self._encoder.complete()
 
-    def _opened(self, path: str | os.PathLike[str]) -> FileParts | PublishedParts:
+    def _opened(self, path: str | os.PathLike[str]) -> FileEngine | PostgresEngine:
         """The engine of a file, or of what was published."""
         if is_database_url(path):
             from mcpvectordb.postgres import require_driver
 
             require_driver()
-            from mcpvectordb.postgres.parts import PublishedParts
+            from mcpvectordb.postgres.parts import PostgresEngine
 
-            return PublishedParts(path, self.config.read_timeout, self._tuning)
-        return FileParts(path, self.config, self._tuning)
+            return PostgresEngine(path, self.config.read_timeout, self._tuning)
+        return FileEngine(path, self.config, self._tuning)
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcpvectordb.vectors.store import VectorStore
 
 
-class FileParts:
+class FileEngine:
     """What a database over a file is made of."""
 
     def __init__(self, path: str | os.PathLike[str], config: Config, tuning: Tuning) -> None:

@@ -20,7 +20,7 @@ from mcpvectordb.storage.deadline import CancelCheck
 from mcpvectordb.storage.file import File
 
 
-class Engine(File):
+class PublishedFile(File):
     """What files have published to PostgreSQL, with the methods of a file that readers call.
 
     The connections that it gives have the methods of SQLite's that readers call (`Session`), and

@@ -11,7 +11,7 @@ from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.postgres.engine import Engine
+from mcpvectordb.postgres.engine import PublishedFile
 from mcpvectordb.postgres.keyword import PostgresKeywordIndex, PostgresMemoryFulltext
 from mcpvectordb.postgres.vector import PostgresVectorIndex
 from mcpvectordb.postgres.vector_store import PostgresVectorStore
@@ -63,11 +63,11 @@ class NoMetadataIndex(MetadataIndex):
         return ()
 
 
-class PublishedParts:
+class PostgresEngine:
     """What a database over PostgreSQL is made of."""
 
     def __init__(self, url: str, read_timeout: float, tuning: Tuning) -> None:
-        self.file = Engine(url, read_timeout=read_timeout)
+        self.file = PublishedFile(url, read_timeout=read_timeout)
         self.indexes: tuple[ChunkIndex, ChunkIndex] = (
             PublishedChunks(
                 "document", "(SELECT title FROM documents WHERE key = c.owner)", tuning.engine_rows
