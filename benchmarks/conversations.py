@@ -111,7 +111,7 @@ def measure(conversations: Sequence[Conversation], path: Path) -> Iterator[Recal
             ids = _remember(db, each)
             for question in each.questions:
                 hits = db.search(
-                    question.text, limit=max(DEPTHS), kind="contexts", thread=each.name
+                    question.text, limit=max(DEPTHS), kind="memories", thread=each.name
                 )
                 found = [ids[hit.item.id] for hit in hits]
                 ranks[question.category].append(_graded(found, question.evidence))
