@@ -97,7 +97,7 @@ def _row(data: Collection, mode: str, db: Database, published: Database) -> repo
 def ask(db: Database, mode: str, text: str) -> Results[Chunk]:
     """The first ten passages, or the first ten documents with an expanded query."""
     if mode == "document":
-        return db.documents.search(text, unit="document", expand=True, limit=FIRST)
+        return db.documents.search(text, unit="document", fusion="rrf", expand=True, limit=FIRST)
     kind: Any = mode
     return db.documents.search(text, mode=kind, limit=FIRST)
 

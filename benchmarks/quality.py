@@ -154,7 +154,7 @@ def searches(db: Database, mode: str) -> Callable[..., Results[Chunk]]:
     if mode == "desk":
         return partial(db.search, kind="documents")
     if mode == "query":
-        return partial(db.documents.search, unit="document", expand=True, rerank=True)
+        return partial(db.documents.search, unit="document", fusion="rrf", expand=True, rerank=True)
     if mode in VARIED:
         return partial(db.documents.search, group=mode != "folded", fold=mode != "grouped")
     return partial(

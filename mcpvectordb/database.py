@@ -24,7 +24,7 @@ from mcpvectordb.joint.file_parts import FileEngine
 from mcpvectordb.joint.shelves import JointShelves
 from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
-from mcpvectordb.search.hybrid import checked_page
+from mcpvectordb.search.ranker import checked_page
 from mcpvectordb.storage.dialect import is_database_url
 from mcpvectordb.store import OpenStore
 

@@ -83,7 +83,7 @@ def python(program: str, *arguments: str, timeout: float = 120) -> subprocess.Co
 
 def search_documents(db: Database, query: str, **options: Any) -> Results[Chunk]:
     """Search for whole documents with every step that the options do not turn off."""
-    every_step = {"limit": 10, "expand": True, "rerank": True}
+    every_step = {"limit": 10, "fusion": "rrf", "expand": True, "rerank": True}
     return db.documents.search(query, unit="document", **{**every_step, **options})
 
 

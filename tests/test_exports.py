@@ -131,7 +131,7 @@ CHOICES = {
     ("documents", "search", "mode"): {"hybrid", "text", "vector"},
     ("documents", "search", "unit"): {"passage", "document"},
     ("memories", "search", "mode"): {"hybrid", "text", "vector"},
-    ("memories", "search", "words"): set(PARSERS),
+    ("memories", "search", "words"): {"any", *PARSERS},
     ("memories", "add", "source"): set(SOURCES),
     ("memories", "delete", "source"): set(SOURCES),
     ("vectors", "add", "metric"): set(METRICS),

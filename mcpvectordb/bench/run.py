@@ -22,12 +22,12 @@ from mcpvectordb.bench.known_items import KINDS, KnownItem
 from mcpvectordb.config import Config
 from mcpvectordb.database import Database
 from mcpvectordb.documents import rows
-from mcpvectordb.documents.search import DocumentQuery
+from mcpvectordb.documents.search import DocumentQuestion
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
 from mcpvectordb.records import Chunk, Progress, ProgressCallback, Results
-from mcpvectordb.search.hybrid import checked_mode
+from mcpvectordb.search.ranker import checked_mode
 from mcpvectordb.text.tokens import is_non_latin
 
 PAGE = 10  # results of a query that count
@@ -272,7 +272,7 @@ class _Bench:
             ):
                 current = embedding.weight
                 for weight in {*WEIGHTS, current}:
-                    question = DocumentQuery(
+                    question = DocumentQuestion(
                         text=item.query,
                         mode="hybrid",
                         query_embedding=replace(embedding, weight=weight),

@@ -16,6 +16,7 @@ from itertools import islice
 import apsw
 
 from mcpvectordb import filters
+from mcpvectordb.documents.reciprocal_ranks import RankedDocuments
 from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
@@ -34,9 +35,6 @@ SCORED = 100_000
 LONGEST_ENDING = 7  # letters that stemming removes at most
 
 _WORD = re.compile(r"[^\W_]+")
-
-RankedDocuments = list[tuple[int, int, float]]
-"""(document, its best chunk, score), best first."""
 
 
 def rank(

@@ -18,7 +18,7 @@ from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.library_shelf import LibraryDocuments
 from mcpvectordb.documents.restore import RestoredDocuments
-from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
+from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import ModelError, NotFound
 from mcpvectordb.filters import Where
@@ -38,9 +38,8 @@ from mcpvectordb.records import (
     Status,
     Synced,
 )
-from mcpvectordb.search import relevance, snippets
-from mcpvectordb.search.expansion import QueryExpander
-from mcpvectordb.search.hybrid import checked_mode, checked_window
+from mcpvectordb.search import snippets
+from mcpvectordb.search.ranker import Fusion
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.store import OpenStore
 from mcpvectordb.text.query import without_operators
@@ -59,8 +58,7 @@ class Documents(LibraryDocuments):
     def __init__(self, store: OpenStore) -> None:
         super().__init__(store)
         self._config, self._encoder = store.config, store.encoder
-        expander = QueryExpander(store.documents, store.cache)
-        self._search = DocumentSearch(store.file, store.documents, expander, store.reranker)
+        self._search = DocumentSearch(store)
         self._writer = DocumentWriter(store, self.unpublished)
         self.versioned = RestoredDocuments(store.file, self._writer, self.unpublished)
 
@@ -366,6 +364,8 @@ class Documents(LibraryDocuments):
         group: bool = False,
         fold: bool = False,
         newer: str | None = None,
+        fusion: Fusion = "convex",
+        explain: bool = False,
     ) -> Results[Chunk]:
         """The passages (chunks) or documents that answer a query best.
 
@@ -385,44 +385,41 @@ class Documents(LibraryDocuments):
         since the document was modified (or else ingested). `rerank` scores the best twenty passages
         (thirty documents) again with a cross-encoder, which takes seconds.
 
-        With `unit="document"` each document is returned once, by its best passage. In text mode
-        every word must then occur, at least as the beginning of one, in its text, title or path. In
-        hybrid mode the score is made of ranks, and `expand` also searches for terms that the first
-        results have in common, unless the words alone point at one document. `expand` and `rerank`
-        have no effect on documents in text and vector mode.
+        With `unit="document"` each document is returned once, by its best passage. `fusion="rrf"`
+        ranks documents by reciprocal ranks in hybrid mode, and `expand` then also searches for
+        terms that the first results have in common, unless the words alone point at one document;
+        in text mode every word must then occur, at least as the beginning of one, in its text,
+        title or path. `rerank` has no effect on documents in text and vector mode. `explain` adds
+        the time and the engine's query plan of each retriever.
         """
-        checked_window(limit, offset)
-        check_unit(unit, expand)
-        checked, text = checked_mode(mode), storable(query, "query")
-        whole, hybrid = unit == "document", checked == "hybrid"
-        backlog = Backlog() if checked == "text" else self._encoder.backlog(self._index)
-        question = DocumentQuery(
+        text = storable(query, "query")
+        question = DocumentQuestion(
             text=without_operators(text) if plain else text,
-            mode=checked,
-            query_embedding=""
-            if checked == "text"
-            else self._encoder.query_embedding(text, backlog, wait=whole or checked == "vector"),
-            filter=rows.document_filter(
-                library, where, chunks=not whole, dialect=self._file.dialect
-            ),
+            mode=mode,
             limit=limit,
             offset=offset,
-            min_score=min_score,
-            min_relevance=relevance.checked(min_relevance),
-            expand=expand and hybrid,
-            rerank=rerank and (hybrid or not whole),
-            group=group and not whole,
-            fold=fold,
+            fusion=fusion,
+            rerank=rerank,
             recency=Recency.parse(newer, datetime.now(UTC)),
+            min_score=min_score,
+            min_relevance=min_relevance,
+            explain=explain,
+            unit=unit,
+            expand=expand,
+            group=group and unit == "passage",
+            fold=fold,
         )
-        found = self._search.whole(question) if whole else self._search.chunks(question)
-        if backlog.pending:
+        which = rows.document_filter(
+            library, where, chunks=not question.whole, dialect=self._file.dialect
+        )
+        found = self._search.search(question, which)
+        if found.backlog.pending:
             waiting = [
                 hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
             ]
             self._encoder.prefer(self._index, waiting)
         note = "" if found.hits else self.why_empty(library=library, where=where)
-        return dataclasses.replace(found, backlog=backlog, note=note)
+        return dataclasses.replace(found, note=note)
 
     def backlog(self) -> Backlog:
         """How many passages of documents there are and wait for their embedding, if any does."""

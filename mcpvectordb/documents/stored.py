@@ -26,7 +26,7 @@ from mcpvectordb.records import (
     FolderContents,
     PassedOver,
 )
-from mcpvectordb.search.hybrid import checked_page
+from mcpvectordb.search.ranker import checked_page
 from mcpvectordb.search.why_empty import why_empty
 from mcpvectordb.store import OpenStore
 

@@ -20,6 +20,7 @@ from mcpvectordb.index import arrays, changes, models, new_chunks
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
+from mcpvectordb.index.models import QueryEmbedding
 from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import DEFAULT, Tuning
@@ -214,14 +215,30 @@ class ChunkIndex:
         for owner, tiles in itertools.groupby(rows, key=lambda row: int(row[0])):
             yield owner, "".join(tile for _, tile in tiles)
 
-    def owners(self, sql: apsw.Connection, ids: Sequence[int]) -> list[int]:
-        """The owners of these chunks."""
-        rows = sql.execute(
-            f"SELECT DISTINCT owner FROM {self.chunks} "
-            "WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps(ids),),
+    def has_embeddings(self, sql: apsw.Connection, query: QueryEmbedding | str) -> bool:
+        """Whether the model of a query has embedded anything."""
+        model = None if isinstance(query, str) else query.model
+        found = f"SELECT EXISTS (SELECT 1 FROM {self.embeddings} WHERE model = ?)"
+        return bool(sql.execute(found, (model,)).get)
+
+    def owner_of(self, sql: apsw.Connection, ids: Sequence[int]) -> dict[int, int]:
+        """The owner of each of these chunks that exists."""
+        return dict(
+            sql.execute(
+                f"SELECT id, owner FROM {self.chunks} WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(ids),),
+            )
         )
-        return [owner for (owner,) in rows]
+
+    def chunks_of(self, sql: apsw.Connection, owners: Sequence[int]) -> dict[int, int]:
+        """The chunks of these owners, with the owner of each."""
+        return dict(
+            sql.execute(
+                f"SELECT id, owner FROM {self.chunks} "
+                "WHERE owner IN (SELECT value FROM json_each(?))",
+                (json.dumps(owners),),
+            )
+        )
 
     def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
         """The stored embeddings by a model of those texts that have one.

@@ -33,6 +33,7 @@ from mcpvectordb.index.provisional import ProvisionalEmbedder
 from mcpvectordb.index.queue import BATCH, EmbeddingQueue
 from mcpvectordb.ingest.span import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
+from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
@@ -210,6 +211,18 @@ class Encoder:
             self._tokens = installed.tokenizer(self._config, name)
         return self._tokens
 
+    def asked(
+        self, text: str, mode: str, index: ChunkIndex, *, wait: bool = False
+    ) -> tuple[Backlog, QueryEmbedding | str]:
+        """What waits for its embedding, and that of a query, or the reason why there is none.
+
+        A search by words alone ("text") needs neither.
+        """
+        if mode == "text":
+            return Backlog(), ""
+        backlog = self.backlog(index)
+        return backlog, self.query_embedding(text, backlog, wait=wait or mode == "vector")
+
     def query_embedding(
         self, text: str, backlog: Backlog | None = None, *, wait: bool = False
     ) -> QueryEmbedding | str:
@@ -234,8 +247,9 @@ class Encoder:
         from mcpvectordb.index import installed
 
         try:
-            embedder = self._embedder(fixed)
-            vector = checked(embedder, [text], query=True)[0]
+            with deadline.paused():
+                embedder = self._embedder(fixed)
+                vector = checked(embedder, [text], query=True)[0]
         except ModelError as error:
             return str(error)
         blind = blind and getattr(embedder, "latin_only", False)
@@ -332,7 +346,7 @@ class Encoder:
         """Embed the owners of these chunks before others in the background, if there is one."""
         if chunks and self.background is not None:
             with self._file.reading() as sql:
-                self.background.prefer(index, index.owners(sql, chunks))
+                self.background.prefer(index, list(set(index.owner_of(sql, chunks).values())))
 
     def embed(
         self,

@@ -9,6 +9,7 @@ import apsw
 
 from mcpvectordb.index import Allowed, Ranked
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.storage import fts5
 from mcpvectordb.text.tokens import index_text
 
@@ -20,11 +21,15 @@ class MemoryFulltext:
     """Full-text index of memories; all methods run in the caller's transaction.
 
     A row's id is the memory's id. The texts themselves are stored in the chunks of `index`.
+    `stems` and `spellings` rank by any of a query's words; `match` by an expression.
     """
 
     def __init__(self, index: ChunkIndex) -> None:
         self._index = index
         self._deleters = [fts5.Deleter(table) for table in TABLES]
+        self.stems, self.spellings = (
+            KeywordIndex(table, "contexts", weight=1, newest=True) for table in TABLES
+        )
 
     def put(self, sql: apsw.Connection, id: int, text: str) -> None:
         """Index a memory's text."""

@@ -46,7 +46,11 @@ NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
 
 
 class KeywordIndex:
-    """The FTS5 table `words` of the rows of `chunks`; works inside the caller's transaction."""
+    """The FTS5 table `words` of the rows of `chunks`; works inside the caller's transaction.
+
+    `weight` is that of its first column; with `newest` the later of two equal rows comes first.
+    Without `memory` no postings are kept, and FTS5 scores.
+    """
 
     def __init__(
         self,
@@ -54,10 +58,12 @@ class KeywordIndex:
         chunks: str,
         memory: ResidentEntries | None = None,
         tuning: Tuning = DEFAULT,
+        weight: int = TITLE_WEIGHT,
+        newest: bool = False,
     ) -> None:
         self._words, self._chunks, self._tuning = words, chunks, tuning
-        self._bm25 = f"bm25({words}, {TITLE_WEIGHT})"
-        self._memory = memory or ResidentEntries(0)
+        self._bm25, self._ties = f"bm25({words}, {weight})", "DESC" if newest else "ASC"
+        self._kept, self._memory = memory is not None, memory or ResidentEntries(0)
         self._postings = Postings(words, TITLE_WEIGHT, self._memory)
 
     def match(
@@ -65,7 +71,7 @@ class KeywordIndex:
     ) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
         frequencies: dict[str, int] | None = None
-        if query.phrases or not snapshot(sql).committed:
+        if query.phrases or not self._kept or not snapshot(sql).committed:
             # Postings have no positions for phrases. FTS5 writes its shadow tables, from which
             # postings are read, only when it commits.
             frequencies = self._frequencies(sql, query)
@@ -111,7 +117,7 @@ class KeywordIndex:
         matching, bindings = self._matching(query)
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} AS score FROM {self._words} "
-            f"WHERE {matching} {within}ORDER BY score DESC, rowid LIMIT ?",
+            f"WHERE {matching} {within}ORDER BY score DESC, rowid {self._ties} LIMIT ?",
             (*bindings, *allowed.bindings, limit),
         )
         total, _ = fts5.totals(sql, self._words)

@@ -17,7 +17,7 @@ from mcpvectordb.memories.rows import FIELDS as MEMORY_FIELDS
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Backlog, Chunk, Condition, Mode, Results
 from mcpvectordb.search import relevance
-from mcpvectordb.search.hybrid import checked_window
+from mcpvectordb.search.ranker import checked_window
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:

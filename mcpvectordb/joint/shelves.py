@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.index import models
-from mcpvectordb.search.hybrid import checked_window
+from mcpvectordb.search.ranker import checked_window
 
 if TYPE_CHECKING:
     import apsw

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 MemorySource = Literal["user", "agent"]
 ContentType = Literal["text", "multimodal"]
-Words = Literal["match", "prefix", "phrase", "boolean"]
+Words = Literal["any", "match", "prefix", "phrase", "boolean"]
 
 
 class Image(Record):

@@ -41,13 +41,7 @@ from mcpvectordb.memories.rows import (
     hydrated,
     items,
 )
-from mcpvectordb.memories.search import (
-    MemoryQuery,
-    MemorySearch,
-    checked_rrf_k,
-    is_stemmed,
-    parse_words,
-)
+from mcpvectordb.memories.search import MemoryQuestion, MemorySearch
 from mcpvectordb.memories.validation import (
     SOURCES,
     checked_change,
@@ -62,7 +56,7 @@ from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
-from mcpvectordb.search.hybrid import checked_mode, checked_window
+from mcpvectordb.search.ranker import RRF_K, Fusion
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.why_empty import unknown_name, why_empty
 from mcpvectordb.store import OpenStore
@@ -266,10 +260,11 @@ class Memories:
         query: str,
         *,
         mode: Mode = "hybrid",
-        words: Words = "match",
+        words: Words = "any",
         limit: int = 5,
         offset: int = 0,
-        rrf_k: int = 60,
+        fusion: Fusion = "convex",
+        rrf_k: int = RRF_K,
         rerank: bool = False,
         images: bool = False,
         highlight: bool = False,
@@ -279,11 +274,13 @@ class Memories:
     ) -> Results[Memory]:
         """The best memories for a query, by words ("text"), by meaning ("vector"), or by both.
 
-        words    how a text search reads the query. "match": all words, or any if no memory has
-                 all; "prefix": all, each as the beginning of a word; "phrase": all, one after the
-                 other; "boolean": with AND, OR, NOT, parentheses and "phrases"
-        rrf_k    the constant of reciprocal rank fusion: the larger, the less the first ranks
-                 stand out
+        words    how the words of the query are read. "any": as in documents, the more of them the
+                 better, "quoted phrases" must occur and -excluded words must not; "match": all
+                 words, or any if no memory has all; "prefix": all, each as the beginning of a word;
+                 "phrase": all, one after the other; "boolean": with AND, OR, NOT, parentheses and
+                 "phrases"
+        fusion   "convex" combines the scores by words and by meaning, "rrf" their reciprocal ranks,
+                 where `rrf_k` is the constant: the larger, the less the first ranks stand out
         rerank   let the cross-encoder, where it is installed, order the results; where it did not,
                  `reasons` says why
         newer    prefer newer memories: with every such half-life (12h, 30d, 1y …) since one was
@@ -297,21 +294,21 @@ class Memories:
         are not embedded yet. If there are none because a thread, tag or metadata key does not
         exist, their `note` says so.
         """
-        end = checked_window(limit, offset)
-        text = storable(query, "query")
-        asked = MemoryQuery(
-            text=text,
-            fulltext=parse_words(text, words),
-            mode=checked_mode(mode),
-            stemmed=is_stemmed(words, self._config.language),
+        english = self._config.language.casefold() == "english"
+        asked = MemoryQuestion(
+            text=storable(query, "query"),
+            mode=mode,
+            limit=limit,
             offset=offset,
-            end=end,
-            rrf_k=checked_rrf_k(rrf_k),
+            fusion=fusion,
+            rrf_k=rrf_k,
             rerank=rerank,
+            recency=Recency.parse(newer, self._clock()),
+            explain=explain,
+            words=words,
+            stemmed=english and words != "prefix",
             images=images,
             highlight=highlight,
-            explain=explain,
-            recency=Recency.parse(newer, self._clock()),
         )
         with self._file.deadline():
             found = self._search.search(asked, compile_filter(**which, dialect=self._file.dialect))

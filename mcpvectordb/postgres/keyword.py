@@ -40,28 +40,40 @@ _tokenizers = _Tokenizers()
 
 
 class PostgresKeywordIndex(KeywordIndex):
-    """The words of passages."""
+    """The words of passages, or of whole memories."""
 
-    def __init__(self, listed_rows: int) -> None:
-        self._tables, self._listed_rows = PASSAGES, listed_rows
+    def __init__(self, listed_rows: int, tables: WordTables = PASSAGES) -> None:
+        self._tables, self._listed_rows = tables, listed_rows
+        self._weight = TITLE_WEIGHT if tables == PASSAGES else 1
+
+    def _parsed(self, expression: str) -> Expression:
+        return _parsed(expression, stemmed=self._tables != SPELLINGS)
 
     def match(
         self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int
     ) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
         without = f" NOT ({query.excluded})" if query.excluded else ""
-        expression = _parsed(f"({query.match}){without}")
+        expression = self._parsed(f"({query.match}){without}")
         origins = searched(sql, allowed)
         scope = SearchScope.of(origins, chosen(sql, allowed, self._listed_rows))
-        best, total, having = _ranked(sql, self._tables, expression, scope, limit=limit)
+        best, total, having = _ranked(
+            sql,
+            self._tables,
+            expression,
+            scope,
+            self._weight,
+            limit,
+            newest=self._tables != PASSAGES,
+        )
         frequencies = {
-            name: having[_parsed(name).phrases[0]]
+            name: having[self._parsed(name).phrases[0]]
             for name in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
         def scores(ids: Sequence[int]) -> dict[int, float]:
             only = SearchScope(origins, Select("SELECT unnest(?::bigint[])", (list(ids),)))
-            found, *_ = _ranked(sql, self._tables, expression, only) if ids else ([],)
+            found, *_ = _ranked(sql, self._tables, expression, only, self._weight) if ids else ([],)
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
         return KeywordMatch(best, scores, *full_score(query, total, frequencies))
@@ -111,11 +123,11 @@ class PostgresKeywordIndex(KeywordIndex):
         for expression, operator in ((query.required, "IN"), (query.excluded, "NOT IN")):
             if expression:
                 # Of all origins: the ids say which they are of.
-                found = bm25.matching(self._tables, _parsed(expression), None)
-                select = allowed.select or "SELECT id FROM document_chunks"
+                found = bm25.matching(self._tables, self._parsed(expression), None)
+                rows = self._tables.rows
+                select = allowed.select or f"SELECT id FROM {rows}"
                 allowed = Allowed(
-                    f"SELECT id FROM document_chunks WHERE id IN ({select}) AND id {operator} "
-                    f"({found.sql})",
+                    f"SELECT id FROM {rows} WHERE id IN ({select}) AND id {operator} ({found.sql})",
                     (*allowed.bindings, *found.bindings),
                     origins=allowed.origins,
                 )
@@ -125,8 +137,9 @@ class PostgresKeywordIndex(KeywordIndex):
 class PostgresMemoryFulltext(MemoryFulltext):
     """The words of whole memories, by their stems and as they are spelled."""
 
-    def __init__(self) -> None:
-        """Nothing is kept."""
+    def __init__(self, listed_rows: int) -> None:
+        self.stems = PostgresKeywordIndex(listed_rows, STEMS)
+        self.spellings = PostgresKeywordIndex(listed_rows, SPELLINGS)
 
     def match(
         self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int

@@ -68,6 +68,7 @@ class PostgresEngine:
 
     def __init__(self, url: str, read_timeout: float, tuning: Tuning) -> None:
         self.file = PublishedFile(url, read_timeout=read_timeout)
+        self._listed_rows = tuning.engine_rows
         self.indexes: tuple[ChunkIndex, ChunkIndex] = (
             PublishedChunks(
                 "document", "(SELECT title FROM documents WHERE key = c.owner)", tuning.engine_rows
@@ -77,7 +78,7 @@ class PostgresEngine:
 
     def fulltext(self) -> PostgresMemoryFulltext:
         """The words of memories."""
-        return PostgresMemoryFulltext()
+        return PostgresMemoryFulltext(self._listed_rows)
 
     def metadata_index(self, names: str) -> NoMetadataIndex:
         """The indexed metadata keys."""

@@ -24,6 +24,8 @@ def fuse(
     weights: Sequence[Numbers | float],
     tiers: NDArray[np.int64],
     spans: Sequence[float] = (),
+    *,
+    newest: bool = False,
 ) -> list[tuple[int, float]]:
     """Completed convex combination: (id, score) pairs, best first, scores 0 to 1, not increasing.
 
@@ -34,7 +36,8 @@ def fuse(
     differing little. A candidate without a score in a leg gets the average of the others. Bruch,
     Gai and Ingber (2023) compare this convex combination with reciprocal rank fusion: it uses how
     far scores are apart, not only their order. Candidates of a deeper tier come after all of the
-    shallower ones and never score higher, so a longer list always begins with the shorter one.
+    shallower ones and never score higher, so a longer list always begins with the shorter one. Of
+    equal scores the lower id comes first, or with `newest` the higher one.
     """
     import numpy as np
 
@@ -44,7 +47,7 @@ def fuse(
         sums += np.where(known, _stretched(leg, known & (tiers == 0), span) * weight, 0.0)
         totals += np.where(known, weight, 0.0)
     scores = np.divide(sums, totals, out=np.zeros(len(ids)), where=totals > 0)
-    order = np.lexsort((ids, -scores, tiers))
+    order = np.lexsort((-ids if newest else ids, -scores, tiers))
     falling = np.minimum.accumulate(scores[order])
     return list(zip(ids[order].tolist(), falling.tolist(), strict=True))
 

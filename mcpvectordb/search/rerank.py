@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import ModelError, ModelMissing
-from mcpvectordb.storage import cache
+from mcpvectordb.storage import cache, deadline
 from mcpvectordb.storage.cache import Cache
 from mcpvectordb.text.tokens import is_non_latin
 
@@ -46,7 +46,8 @@ class CachedReranker:
             model = self._model()
             if model.latin_only and is_non_latin(query):
                 return f"{model.name} reads Latin letters only"
-            return self._scores(model, query, passages)
+            with deadline.paused():
+                return self._scores(model, query, passages)
         except ModelError as error:
             return str(error)
 

@@ -3,7 +3,7 @@
 `File.reading` lets the time run. Whatever can take long during a read calls `check`: SQLite's
 progress handler every few thousand steps of a statement, loops of our own, and a search by RE2,
 which nothing can interrupt, between pieces of bounded work. The time of a model that embeds or
-reranks does not count, because no transaction is open then. A deadline belongs to the context
+reranks does not count (`paused`). A deadline belongs to the context
 (PEP 567) in which it began, so threads do not share one.
 """
 
@@ -90,6 +90,17 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Let the time stand still: that of a model that embeds or reranks does not count."""
+    current, began = _current.get(), time.monotonic()
+    try:
+        yield
+    finally:
+        if current is not None:
+            current.end += time.monotonic() - began
 
 
 def left() -> float | None:

@@ -24,7 +24,7 @@ from mcpvectordb.records import (
     Results,
     Scores,
 )
-from mcpvectordb.search.hybrid import checked_page
+from mcpvectordb.search.ranker import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.dialect import SqlDialect, dialect_of
 from mcpvectordb.store import OpenStore

@@ -105,7 +105,7 @@ def with_deleted_text(path: Path, others: int) -> Database:
     db.documents.ingest_text("what came after it", source="b")
     memory = db.memories.add("thread", "user", "a wombat vanished", metadata={"of": "a gazelle"})
     db.vectors.add("v", [1.0, 2.0], metadata={"of": "a gazelle"})
-    db.documents.search("zanzibar embargo", unit="document", expand=True)
+    db.documents.search("zanzibar embargo", unit="document", fusion="rrf", expand=True)
     db.documents.delete(gone.document.id)
     db.memories.delete([memory.id])
     db.vectors.delete("v")

@@ -342,7 +342,8 @@ def _page(limit: int, offset: int, images: bool, explain: bool) -> dict[str, Any
 def _search(
     db: Database, query: str, requested: RequestedFilters, **options: Any
 ) -> Results[Memory]:
-    return db.memories.search(query, rerank=db.config.rerank_memories, **requested.which, **options)
+    ranking = {"fusion": "rrf", "rerank": db.config.rerank_memories, "words": "match"}
+    return db.memories.search(query, **{**ranking, **requested.which, **options})
 
 
 def _refused(requested: RequestedFilters, *, explain: bool = False) -> replies.FilterRefusal:

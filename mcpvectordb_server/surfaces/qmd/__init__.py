@@ -305,6 +305,7 @@ def _search(
         unit="document",
         library=collection or None,
         limit=limit,
+        fusion="rrf",
         expand=True,
         rerank=True,
     )

@@ -119,7 +119,7 @@ def test_whole_documents_are_judged_by_the_same_evidence(air: Database) -> None:
     assert [hit.relevance for hit in search_documents(air, "panel flutter", mode="text")] == [None]
 
 
-def test_memories_are_judged_by_the_cosine_of_their_nearest_chunk(air: Database) -> None:
+def test_memories_are_judged_by_their_words_and_their_nearest_chunk(air: Database) -> None:
     air.memories.add("a thread", "agent", "Panels flutter at high speed.")
     air.memories.add("a thread", "agent", "The stew simmers for two hours.")
     for mode in ("hybrid", "vector"):
@@ -128,8 +128,7 @@ def test_memories_are_judged_by_the_cosine_of_their_nearest_chunk(air: Database)
         strange = air.memories.search("tax return of a company", mode=mode)
         assert strange.verdict.startswith("Nothing relevant was found: ")
     by_words = air.memories.search("flutter", mode="text")
-    assert by_words[0].relevance is None and by_words.verdict == ""
-    assert "not calibrated for this way of searching" in by_words.uncalibrated
+    assert by_words[0].relevance > 0.3 and by_words.verdict == ""
 
 
 def test_a_result_with_half_of_the_words_is_never_called_nothing_relevant(db: Database) -> None:

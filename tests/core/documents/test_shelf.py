@@ -557,7 +557,7 @@ def test_a_search_returns_passages_or_each_document_once(db: Database) -> None:
 
 
 def test_expand_is_refused_for_passages(db: Database) -> None:
-    with pytest.raises(InvalidInput, match="expand applies to documents only"):
+    with pytest.raises(InvalidInput, match="expand applies to reciprocal ranks"):
         db.documents.search("x", expand=True)
 
 

@@ -87,7 +87,7 @@ def test_both_kinds_of_embeddings_make_one_ranking(db: Database) -> None:
     scores = [hit.score for hit in found]
     assert scores == sorted(scores, reverse=True)
     assert {hit.item.document.source for hit in db.documents.search(QUESTION)} == set(flags)
-    documents = db.documents.search(QUESTION, unit="document", expand=True)
+    documents = db.documents.search(QUESTION, unit="document", fusion="rrf", expand=True)
     assert {hit.item.document.source: hit.scores.provisional for hit in documents} == flags
     assert db.check() == []
 

@@ -11,13 +11,9 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Database, Entry, InvalidInput, Scores
 from mcpvectordb.embedding import reranker
-from mcpvectordb.memories.search import (
-    PARSERS,
-    MemoryRanking,
-    excerpt,
-    reorder,
-    rerank_depth,
-)
+from mcpvectordb.memories.search import PARSERS, MemoryQuestion, excerpt
+from mcpvectordb.search import fusion, ranker
+from mcpvectordb.search.ranker import Ranking
 from mcpvectordb.text.query import Term
 from tests.support import Letters
 
@@ -95,7 +91,8 @@ def test_a_query_without_words_gives_the_reason_why_the_text_leg_did_not_run(
 def test_words_of_different_chunks_match_the_same_memory(db: Database) -> None:
     db.memories.add("t", "user", LONG)
     db.memories.add("t", "user", "alpha alone")
-    assert texts(db.memories.search("alpha omega", mode="text")) == [LONG]
+    assert texts(db.memories.search("alpha omega", mode="text", words="match")) == [LONG]
+    assert len(db.memories.search("alpha omega", mode="text")) == 2
     assert texts(db.memories.search("alpha NOT omega", mode="text", words="boolean")) == [
         "alpha alone"
     ]
@@ -120,8 +117,19 @@ def test_one_memory_with_many_chunks_does_not_crowd_out_the_others(path: Path) -
         assert len(db.memories.search("apple pie", mode="vector", limit=6)) == 6
 
 
-def test_hybrid_scores_include_both_legs_and_their_ranks(fruit: Database) -> None:
-    results = fruit.memories.search("red apple", limit=5, rrf_k=10)
+def test_hybrid_scores_combine_what_words_and_meaning_say_of_every_memory(fruit: Database) -> None:
+    results = fruit.memories.search("red apple", limit=5)
+    assert results.legs == ("text", "vector")
+    assert results[0].item.text == "red apple pie" and results[0].scores.text_rank == 1
+    for hit in results:
+        assert hit.scores.text is not None and hit.scores.vector is not None
+        assert 0 <= hit.score <= 1 and hit.scores.rrf is None
+    assert [hit.score for hit in results] == sorted((hit.score for hit in results), reverse=True)
+    assert results.counts == {"text": 3, "vector": 5, "both": 3, "total": 5}
+
+
+def test_reciprocal_ranks_are_those_of_both_retrievers(fruit: Database) -> None:
+    results = fruit.memories.search("red apple", fusion="rrf", words="match", limit=5, rrf_k=10)
     assert results.legs == ("text", "vector")
     best = results[0]
     assert best.item.text == "red apple pie" and best.scores.text_rank == 1
@@ -138,7 +146,7 @@ def test_hybrid_scores_include_both_legs_and_their_ranks(fruit: Database) -> Non
 
 
 def test_text_and_vector_modes_keep_the_order_of_their_leg(fruit: Database) -> None:
-    by_words = fruit.memories.search("apple", mode="text")
+    by_words = fruit.memories.search("apple", mode="text", fusion="rrf")
     assert [hit.scores.text_rank for hit in by_words] == [1, 2] and by_words[
         0
     ].scores.vector is None
@@ -226,7 +234,7 @@ def test_a_search_can_return_the_query_plan_of_each_leg(fruit: Database) -> None
     ("arguments", "message"),
     [
         ({"mode": "magic"}, "mode must be hybrid, text or vector"),
-        ({"words": "fuzzy"}, "words must be match, prefix, phrase, boolean"),
+        ({"words": "fuzzy"}, "words must be any, match, prefix, phrase, boolean"),
         ({"rrf_k": 0}, "rrf_k must be"),
         ({"rrf_k": 1001}, "rrf_k must be"),
         ({"rrf_k": True}, "rrf_k must be"),
@@ -314,7 +322,10 @@ def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
 
 
 def test_rerank_depth_is_four_times_the_wanted_but_limited() -> None:
-    assert [rerank_depth(wanted) for wanted in (0, 1, 5, 10, 30, 100)] == [
+    assert [
+        MemoryQuestion(text="", limit=wanted, rerank=True).depth
+        for wanted in (0, 1, 5, 10, 30, 100)
+    ] == [
         0,
         4,
         20,
@@ -328,11 +339,11 @@ def test_rerank_depth_is_four_times_the_wanted_but_limited() -> None:
 def test_memories_that_were_not_reranked_stay_behind_those_that_were(
     figures: list[float], rest: list[float]
 ) -> None:
-    ranking = MemoryRanking(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
+    ranking = Ranking(rows=[(number, 0.5, Scores()) for number in range(len(figures))])
     ranking.rows += [
         (100 + number, score, Scores()) for number, score in enumerate(sorted(rest, reverse=True))
     ]
-    reorder(ranking, figures)
+    ranker.rerank(ranking, figures, fusion.blended)
     scores = [score for _, score, _ in ranking.rows]
     assert scores == sorted(scores, reverse=True)
     assert [id for id, _, _ in ranking.rows if id >= 100] == [

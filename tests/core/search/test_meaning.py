@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Config, Database
 from mcpvectordb.index import EVERYTHING
 from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.search.vector_leg import USUAL_DEVIATION, Spread, VectorLeg
+from mcpvectordb.search.meaning import USUAL_DEVIATION, MeaningRetriever, Spread
 from tests.support import Letters
 from tests.support_static import needs_the_static_model
 
@@ -49,7 +49,7 @@ def test_with_one_model_the_cosines_are_those_of_the_index(path: Path) -> None:
         index = db._indexes[0]
         with db._file.reading() as sql:
             query = embedded("listen", 1)
-            leg = VectorLeg(sql, index, query)
+            leg = MeaningRetriever(sql, index, query)
             near = leg.nearest(EVERYTHING, 2)
             assert near == index.vector.nearest(sql, 1, query.embedding, EVERYTHING, 2)
             assert leg.complete([3]).keys() == {1, 2, 3}
@@ -65,7 +65,7 @@ def test_candidates_are_ranked_by_codes_and_feedback_moves_the_query_towards_the
             db.documents.ingest_text(text, source=text)
         index, ids = db._indexes[0], np.array([1, 2, 3, 9])
         with db._file.reading() as sql:
-            leg = VectorLeg(sql, index, embedded("listen", 1))
+            leg = MeaningRetriever(sql, index, embedded("listen", 1))
             exact = dict(leg.nearest(EVERYTHING, 9))
             found = leg.candidates(EVERYTHING, 2)
             assert dict(found) == pytest.approx({1: exact[1], 2: exact[2]}, abs=0.01)
@@ -86,7 +86,7 @@ def test_passages_of_both_models_are_ranked_on_the_scale_of_the_files_own(path: 
         query = db._encoder.query_embedding(text, backlog)
         assert isinstance(query, QueryEmbedding) and query.provisional is not None
         with db._file.reading() as sql:
-            leg = VectorLeg(sql, index, query)
+            leg = MeaningRetriever(sql, index, query)
             near = leg.nearest(EVERYTHING, 100)
             own = dict(index.vector.nearest(sql, 1, query.embedding, EVERYTHING, 9))
             fast = query.provisional
@@ -112,7 +112,7 @@ def test_a_group_that_vanished_since_the_query_was_embedded_is_left_out(path: Pa
         assert isinstance(query, QueryEmbedding) and query.provisional is not None
         db.embed_pending()
         with db._file.reading() as sql:
-            leg = VectorLeg(sql, db._indexes[0], query)
+            leg = MeaningRetriever(sql, db._indexes[0], query)
             assert {id for id, _ in leg.nearest(EVERYTHING, 5)} == {1, 2}
             assert leg.complete([1, 2]).keys() == {1, 2} and not leg.is_provisional(2)
 
@@ -126,7 +126,7 @@ def test_codes_of_both_models_are_ranked_on_the_scale_of_the_files_own(path: Pat
         query = db._encoder.query_embedding("about music", db.documents.backlog())
         assert isinstance(query, QueryEmbedding)
         with db._file.reading() as sql:
-            leg = VectorLeg(sql, db._indexes[0], query)
+            leg = MeaningRetriever(sql, db._indexes[0], query)
             exact = dict(leg.nearest(EVERYTHING, 100))
             found = dict(leg.candidates(EVERYTHING, 100))
             ids = np.array(sorted(found))

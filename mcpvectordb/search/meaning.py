@@ -1,4 +1,4 @@
-"""The vector leg of a search: passages by the cosines of their embeddings to the query's.
+"""Retrieval by meaning: passages by the cosines of their embeddings to the query's.
 
 While passages wait for the file's model, those that have provisional embeddings are searched by
 these (`index.provisional`), and the cosines of two models do not compare: that of a question and
@@ -12,7 +12,7 @@ rankings by rank, by minimum and maximum and by a fixed scale, none came near it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -54,8 +54,8 @@ class Spread(NamedTuple):
         return to.mean + to.deviation * (cosine - self.mean) / self.deviation
 
 
-class VectorLeg:
-    """The vector leg of one query over one index, in the caller's transaction.
+class MeaningRetriever:
+    """Ranks the passages of one index for one query, in the caller's transaction.
 
     `nearest` and `complete` read embeddings and are exact; `candidates` and `cosines` go by codes.
     The cosines that they return compare with each other; `cosine` has those that are true by the
@@ -204,3 +204,96 @@ class _ModelPassages:
 
 def _first(cosines: dict[int, float], limit: int) -> Ranked:
     return sorted(cosines.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+
+class OwnerRetriever:
+    """Ranks whole items for one query, each by its nearest passage (`passage`).
+
+    One long item can own all of the nearest passages. So their number grows fourfold until they
+    belong to enough items, or until there are no more.
+    """
+
+    def __init__(self, sql: apsw.Connection, index: ChunkIndex, query: QueryEmbedding) -> None:
+        self._sql, self._index = sql, index
+        self._passages = MeaningRetriever(sql, index, query)
+        self._owners: dict[int, int] = {}
+        self.passage: dict[int, int] = {}
+
+    def nearest(self, allowed: Allowed, limit: int) -> Ranked:
+        """(id, exact cosine) of the nearest items, best first."""
+        return self._ranked(self._passages.nearest, allowed, limit)
+
+    def candidates(self, allowed: Allowed, limit: int) -> Ranked:
+        """(id, cosine) of the nearest items by their passages' codes, best first."""
+        return self._ranked(self._passages.candidates, allowed, limit)
+
+    def cosines(self, ids: NDArray[np.int64], relevant: Sequence[int] = ()) -> NDArray[np.float64]:
+        """The highest cosine of each item's passages by their codes; see `MeaningRetriever`."""
+        import numpy as np
+
+        chunks, owners = self._chunks_of(ids)
+        near = [self.passage[id] for id in relevant if id in self.passage]
+        cosines = self._passages.cosines(chunks, near)
+        best = np.full(len(ids), np.nan)
+        np.fmax.at(best, np.searchsorted(ids, owners), cosines)
+        if not near:
+            for place in np.argsort(cosines, kind="stable"):  # the nearest of each comes last
+                self.passage[int(owners[place])] = int(chunks[place])
+        return best
+
+    def complete(self, ids: Sequence[int]) -> dict[int, float]:
+        """The exact cosines of items by their nearest passages."""
+        near = {self.passage[id]: id for id in ids if id in self.passage}
+        found = self._passages.complete(list(near))
+        return {id: found[chunk] for chunk, id in near.items() if chunk in found}
+
+    def look_up(self, ids: Sequence[int]) -> None:
+        """Read the exact cosines of items that meaning has not found."""
+        owner = self._index.chunks_of(self._sql, ids)
+        found = self._passages.complete(list(owner))
+        near = [chunk for chunk in owner if chunk in found]
+        for chunk in sorted(near, key=found.__getitem__):  # the nearest of each comes last
+            self.passage[owner[chunk]] = chunk
+
+    def cosine(self, id: int) -> float | None:
+        """The exact cosine of an item's nearest passage, if that was read."""
+        return self._passages.cosine(self.passage[id]) if id in self.passage else None
+
+    def is_provisional(self, id: int) -> bool:
+        """Whether the embedding that was read of an item is a provisional one."""
+        return id in self.passage and self._passages.is_provisional(self.passage[id])
+
+    def provisional(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which items have none but provisional cosines, after `cosines` of the same ids."""
+        import numpy as np
+
+        chunks, owners = self._chunks_of(ids)
+        own = np.ones(len(ids), bool)
+        np.logical_and.at(own, np.searchsorted(ids, owners), self._passages.provisional(chunks))
+        return own & np.isin(ids, owners)
+
+    def _ranked(
+        self, rank: Callable[[Allowed, int], Ranked], allowed: Allowed, limit: int
+    ) -> Ranked:
+        depth = limit + 20
+        while True:
+            chunks = rank(allowed, depth)
+            owner = self._index.owner_of(self._sql, [chunk for chunk, _ in chunks])
+            best: dict[int, tuple[int, float]] = {}
+            for chunk, cosine in chunks:
+                if chunk in owner:
+                    best.setdefault(owner[chunk], (chunk, cosine))
+            if len(best) >= limit or len(chunks) < depth:
+                break
+            depth *= 4
+        self.passage |= {id: chunk for id, (chunk, _) in best.items()}
+        return [(id, cosine) for id, (_, cosine) in best.items()][:limit]
+
+    def _chunks_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ascending ids of the passages of items, and the item of each; looked up once."""
+        import numpy as np
+
+        if not self._owners:
+            self._owners = self._index.chunks_of(self._sql, ids.tolist())
+        chunks = np.array(sorted(self._owners), np.int64)
+        return chunks, np.array([self._owners[chunk] for chunk in chunks.tolist()], np.int64)
