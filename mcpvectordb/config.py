@@ -49,7 +49,8 @@ class Config:
     embeddings          float32 or float16, as which a new file stores what models make of texts;
                         "" is float32, or what the export has that the file is made from
     vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
-                        the default of the model; `mcpvectordb bench` measures others
+                        the default of the model; `python -m benchmarks known_items` measures
+                        others
     provisional         False leaves passages that wait for their embedding to words, also where the
                         static model is installed that finds them by meaning meanwhile
     read_only           open for reading; nothing is written, not even a lock file on read-only

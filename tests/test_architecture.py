@@ -44,7 +44,6 @@ LAYERS = (
     "merge",
     "database",
     "recovery",
-    "bench",
     "langchain",
     "llamaindex",
     "cli",

@@ -87,7 +87,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",
     ),
-    "bench": ("mcpvectordb bench", "mcpvectordb bench --queries 300 --no-chunking"),
     "model": ("mcpvectordb model list", "mcpvectordb model use all-MiniLM-L6-v2"),
     "model list": ("mcpvectordb model list", "mcpvectordb model list --json"),
     "model pull": (

@@ -61,7 +61,6 @@ COMMANDS = {
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
-    "bench": ("bench", "Measure searches on FILE (or --db)"),
     "model": ("models", "List, fetch, add and change embedding models"),
     "web": ("server", "Look into the database in a browser"),
     "serve": ("server", "Serve the database to MCP hosts"),

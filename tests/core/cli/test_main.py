@@ -68,7 +68,7 @@ def test_an_unknown_command_that_is_like_no_other_fails_too(notes: Commands) -> 
     [
         *(["search", "x"], ["list"], ["get", "x"], ["multi-get", "x"], ["delete", "x"], ["status"]),
         *(["update", "x", "--title", "y"], ["library", "list"], ["library", "remove", "x"]),
-        *(["sync"], ["embed"], ["check"], ["rebuild"], ["compact"], ["copy", "copy.db"], ["bench"]),
+        *(["sync"], ["embed"], ["check"], ["rebuild"], ["compact"], ["copy", "copy.db"]),
     ],
 )
 @pytest.mark.parametrize("empty", [False, True])

@@ -92,7 +92,6 @@ COMMANDS = [
     ["copy", f"copy{NAME}.db"],
     ["salvage", "notes.db", f"saved{NAME}.db"],
     ["salvage", "notes.db", f"saved{NAME}.json.db", "--json"],
-    ["bench", "notes.db", "--no-chunking", "--queries", "4", "--library", f"unknown{NAME}"],
     ["model", "pull", f"unknown{NAME}"],
     ["model", "use", f"unknown{NAME}"],
     ["model", "add", f"unknown{NAME}"],
