@@ -196,12 +196,12 @@ def _from_e5s1(path: Path) -> Tokenizer:
 
     from mcpvectordb.embedding import e5s1
 
-    pieces = e5s1.read(path).pieces
+    weights = e5s1.read(path)
     vocabulary = [
         (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
-        for text, score in zip(pieces.texts, pieces.scores, strict=True)
+        for text, score in weights.pieces
     ]
-    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=pieces.unknown, byte_fallback=False))
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=weights.unknown, byte_fallback=False))
     tokenizer.normalizer = Sequence(
         [
             Nmt(),
@@ -213,11 +213,11 @@ def _from_e5s1(path: Path) -> Tokenizer:
         ]
     )
     tokenizer.pre_tokenizer = Metaspace()
-    begin, end = (vocabulary[each][0] for each in (pieces.begin, pieces.end))
+    begin, end = (vocabulary[each][0] for each in (weights.begin, weights.end))
     tokenizer.post_processor = TemplateProcessing(
         single=[begin, "$A", end],
         pair=[begin, "$A", end, end, "$B", end],
-        special_tokens=[(begin, pieces.begin), (end, pieces.end)],
+        special_tokens=[(begin, weights.begin), (end, weights.end)],
     )
     return tokenizer
 

@@ -101,7 +101,7 @@ def test_an_unknown_pooling_is_refused():
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = "numpy", "onnxruntime", "tokenizers", "requests"
+    heavy = "numpy", "onnxruntime", "tokenizers"
     code = (
         f"import sys, mcpvectordb.embedding; print([name for name in {heavy} if name in "
         f"sys.modules])"
