@@ -46,9 +46,7 @@ numbers_option = click.option("--line-numbers", is_flag=True, help="Print line n
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
 @click.option("--offset", default=0, type=click.IntRange(min=0))
 @json_option
-@click.pass_context
 def list_(
-    context: click.Context,
     name: str,
     conditions: tuple[str, ...],
     limit: int,
@@ -56,7 +54,7 @@ def list_(
     as_json: bool,
 ) -> None:
     """List documents, newest first: all, or those of a library or of a folder in one."""
-    with opened(context) as db:
+    with opened() as db:
         library, within = _scope(db, name) if name.strip("/") else (None, [])
         where = [*conditions_from(conditions), *within]
         documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
@@ -82,9 +80,7 @@ def list_(
     "--as-of", metavar="TIME|CHANGE", help="As it was at a time (2026-11-29, 2d) or after a change."
 )
 @json_option
-@click.pass_context
 def get(
-    context: click.Context,
     name: str,
     lines: int | None,
     line_numbers: bool,
@@ -97,7 +93,7 @@ def get(
     """
     # A number that cannot be one of a change is no time either, which is what the error says then.
     moment = int(as_of) if as_of and as_of.isdecimal() and len(as_of) < 20 else as_of
-    with opened(context) as db:
+    with opened() as db:
         place = _lookup(db, name)
         limit = lines if lines is not None else place.lines
         document = db.documents.get(place.document.id, as_of=moment)
@@ -121,9 +117,7 @@ def get(
 )
 @numbers_option
 @json_option
-@click.pass_context
 def multi_get(
-    context: click.Context,
     pattern: str,
     lines: int | None,
     max_bytes: int,
@@ -131,7 +125,7 @@ def multi_get(
     as_json: bool,
 ) -> None:
     """Print several documents: those that match a pattern ('notes/**/*.md'), or a list of names."""
-    with opened(context) as db:
+    with opened() as db:
         texts = {}
         for each in _matching(db, pattern):
             if db.documents.text_bytes(each.id) > max_bytes:
@@ -156,9 +150,7 @@ def multi_get(
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option("--library", "-l", metavar="NAME", help="The library to move it to.")
 @no_embed_option
-@click.pass_context
 def update(
-    context: click.Context,
     name: str,
     metadata: tuple[str, ...],
     title: str | None,
@@ -171,7 +163,7 @@ def update(
     file changes.
     """
     patch = dict(metadata_pair(each) for each in metadata)
-    with opened(context) as db:
+    with opened() as db:
         [document] = _only(db, [name])
         done = db.documents.update(
             document.id,
@@ -187,13 +179,12 @@ def update(
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.pass_context
-def delete(context: click.Context, names: tuple[str, ...]) -> None:
+def delete(names: tuple[str, ...]) -> None:
     """Remove documents, by path, id or #hash.
 
     A name that is unknown, or that several documents have, removes nothing at all.
     """
-    with opened(context) as db:
+    with opened() as db:
         for each in _only(db, names):
             chunks = db.documents.delete(each.id)
             show(f"deleted {each.path} ({each.id}) with {quantity(chunks, 'chunk')}")

@@ -24,9 +24,7 @@ _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 @click.option("--diff", is_flag=True, help="Show what each change did to texts and metadata.")
 @json_option
 @yes_option
-@click.pass_context
 def history(
-    context: click.Context,
     name: str | None,
     since: str | None,
     limit: int,
@@ -40,9 +38,9 @@ def history(
     off` deletes the history and keeps none from now on; `history on` keeps it again.
     """
     if name in ("on", "off"):
-        _switch(context, name, yes)
+        _switch(name, yes)
         return
-    with opened(context) as db:
+    with opened() as db:
         entries = db.history(name, since=since, limit=limit)
         diffs = {each.number: db.diff(each.number) for each in entries} if diff else {}
     if as_json:
@@ -55,8 +53,8 @@ def history(
     show(quantity(len(entries), "change"), err=True)
 
 
-def _switch(context: click.Context, name: str, yes: bool) -> None:
-    with opened(context) as db:
+def _switch(name: str, yes: bool) -> None:
+    with opened() as db:
         if name == "off":
             ask("What was replaced or deleted can no longer be undone.", yes)
         db.keep_history(name == "on")
@@ -77,13 +75,12 @@ def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:
 @click.argument("change", required=False, type=click.IntRange(min=1))
 @yes_option
 @json_option
-@click.pass_context
-def undo(context: click.Context, change: int | None, yes: bool, as_json: bool) -> None:
+def undo(change: int | None, yes: bool, as_json: bool) -> None:
     """Take back CHANGE, a number of `history`, or the latest change; asks first.
 
     An undo is a change itself: undo it to have it again.
     """
-    with opened(context) as db:
+    with opened() as db:
         meant = next(iter(db.history(limit=1)), None) if change is None else None
         if change is None:
             if meant is None:
@@ -112,8 +109,7 @@ def undo(context: click.Context, change: int | None, yes: bool, as_json: bool) -
 @click.option("--for-good", is_flag=True, help="Say that nothing of it shall stay.")
 @yes_option
 @json_option
-@click.pass_context
-def forget(context: click.Context, name: str, for_good: bool, yes: bool, as_json: bool) -> None:
+def forget(name: str, for_good: bool, yes: bool, as_json: bool) -> None:
     """Delete NAME so that nothing of it stays in the file: no text, no history, no free page.
 
     The file is written anew, which takes as long as `compact`. To delete something that can be
@@ -121,7 +117,7 @@ def forget(context: click.Context, name: str, for_good: bool, yes: bool, as_json
     """
     if not for_good:
         fail(f"to delete {name} so that it can be undone, use `delete`; otherwise say --for-good")
-    with opened(context) as db:
+    with opened() as db:
         ask(f"{name} and its history will be gone for good.", yes)
         with busy("forgetting"):
             done = db.forget(name)
@@ -137,14 +133,13 @@ other_argument = click.argument("other", metavar="OTHER", type=click.Path(path_t
 @click.command()
 @other_argument
 @json_option
-@click.pass_context
-def merge(context: click.Context, other: Path, as_json: bool) -> None:
+def merge(other: Path, as_json: bool) -> None:
     """Take everything from the file OTHER that is not here, or is newer there.
 
     Of two changes of the same thing the later wins; the other one is in the history. OTHER is not
     changed. If this is interrupted, nothing is merged.
     """
-    with opened(context, make=True) as db, bar("merging", "items") as move:
+    with opened(make=True) as db, bar("merging", "items") as move:
         done = db.merge(other, progress=move)
     if as_json:
         print_json(done)
@@ -155,10 +150,9 @@ def merge(context: click.Context, other: Path, as_json: bool) -> None:
 @click.command("sync-with")
 @other_argument
 @json_option
-@click.pass_context
-def sync_with(context: click.Context, other: Path, as_json: bool) -> None:
+def sync_with(other: Path, as_json: bool) -> None:
     """Merge the file OTHER into this one and this one into OTHER: both hold the same then."""
-    with opened(context) as db, bar("merging", "items") as move:
+    with opened() as db, bar("merging", "items") as move:
         done = db.sync_with(other, progress=move)
         here = db.path
     if as_json:

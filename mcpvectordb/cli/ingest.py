@@ -94,9 +94,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let standard input take the place of another text that has its source name.",
 )
-@click.pass_context
 def ingest(
-    context: click.Context,
     sources: tuple[str, ...],
     library: str,
     metadata: tuple[str, ...],
@@ -123,7 +121,7 @@ def ingest(
     done = _Outcomes(verbose, as_json)
     _check_installed(model)
     with (
-        opened(context, make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
+        opened(make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
         resumable(db),
     ):
         _check_used(db, model, embeddings)
@@ -170,13 +168,12 @@ def _check_used(db: Database, model: str | None, embeddings: str | None) -> None
 
 
 @click.command()
-@click.pass_context
-def embed(context: click.Context) -> None:
+def embed() -> None:
     """Embed the chunks that have no embedding yet.
 
     Safe to interrupt, and to run in several processes at once.
     """
-    with opened(context) as db, resumable(db):
+    with opened() as db, resumable(db):
         done = embed_pending(db)
         show(f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting")
 

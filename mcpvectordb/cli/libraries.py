@@ -75,9 +75,7 @@ def library() -> None:
 )
 @click.option("--description", default="", metavar="TEXT", help="What the library is about.")
 @yes_option
-@click.pass_context
 def add(
-    context: click.Context,
     name: str,
     directory: str,
     pattern: str,
@@ -91,7 +89,7 @@ def add(
     If the library has documents already, this asks first: a sync will drop those of files in the
     folder that are not taken in.
     """
-    with opened(context, make=True) as db:
+    with opened(make=True) as db:
         if question := _dropped_by(db, name, directory, pattern, ignore):
             ask(question, yes)
         db.documents.add_library(
@@ -104,14 +102,13 @@ def add(
 @library.command()
 @click.argument("name")
 @yes_option
-@click.pass_context
-def confirm(context: click.Context, name: str, yes: bool) -> None:
+def confirm(name: str, yes: bool) -> None:
     """Let a library of a file from elsewhere read its folder on this machine.
 
     Whoever wrote the file chose the folder. A file that was moved or copied, and a folder that was
     replaced, are confirmed again.
     """
-    with opened(context, read_only=True) as db:
+    with opened(read_only=True) as db:
         chosen = _followed(db, name)[name]
         without = f", without {' '.join(chosen.ignore)}" if chosen.ignore else ""
         try:
@@ -131,19 +128,17 @@ def confirm(context: click.Context, name: str, yes: bool) -> None:
 @click.argument("name")
 @click.argument("path", metavar="SUBPATH")
 @click.argument("text")
-@click.pass_context
-def describe(context: click.Context, name: str, path: str, text: str) -> None:
+def describe(name: str, path: str, text: str) -> None:
     """Describe a part of a library (SUBPATH / is all of it); an empty text removes it."""
-    with opened(context) as db:
+    with opened() as db:
         db.documents.describe(name, path, text)
 
 
 @library.command("list")
 @json_option
-@click.pass_context
-def list_(context: click.Context, as_json: bool) -> None:
+def list_(as_json: bool) -> None:
     """List all libraries with their counts, and the folders that they follow."""
-    with opened(context) as db:
+    with opened() as db:
         found = db.documents.libraries()
     if as_json:
         print_json({"libraries": found})
@@ -160,13 +155,12 @@ def list_(context: click.Context, as_json: bool) -> None:
     help="Keep the documents; only stop following the folder.",
 )
 @yes_option
-@click.pass_context
-def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -> None:
+def remove(name: str, keep_documents: bool, yes: bool) -> None:
     """Remove a library and its documents from the database; the folder is not touched.
 
     Asks first if it has documents.
     """
-    with opened(context) as db:
+    with opened() as db:
         found = _library(db, name)
         if found and found.documents and not keep_documents:
             ask(
@@ -189,9 +183,7 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
 @verbose_option
 @dry_run_option
 @json_option
-@click.pass_context
 def sync(
-    context: click.Context,
     name: str | None,
     no_embed: bool,
     verbose: bool,
@@ -200,7 +192,7 @@ def sync(
 ) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
     report = _SyncReport(verbose=verbose, as_json=as_json)
-    with opened(context) as db, resumable(db):
+    with opened() as db, resumable(db):
         for each in _followed(db, name):
             _sync(db, each, report, embed=not no_embed, dry_run=dry_run)
         if as_json:  # before the model is needed, which may be missing
@@ -213,10 +205,9 @@ def sync(
 
 @click.command()
 @click.argument("name", required=False)
-@click.pass_context
-def watch(context: click.Context, name: str | None) -> None:
+def watch(name: str | None) -> None:
     """Sync now, and again whenever something changes in the folders; safe to interrupt."""
-    with opened(context) as db:
+    with opened() as db:
         followed = _followed(db, name)
         for each in followed.values():
             if not each.confirmed:

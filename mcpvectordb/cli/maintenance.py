@@ -18,14 +18,13 @@ SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
 
 @click.command()
 @json_option
-@click.pass_context
-def status(context: click.Context, as_json: bool) -> None:
+def status(as_json: bool) -> None:
     """Show counts, the model, what takes the space, and what is not embedded yet.
 
     Each document is embedded (found by meaning), partly embedded, waiting, or empty (it has no
     text).
     """
-    with opened(context) as db:
+    with opened() as db:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
         with busy("measuring") if stats.bytes > SLOW_BYTES else contextlib.nullcontext():
             space = {what: size for what, size in db.space().items() if size}
@@ -72,10 +71,9 @@ def _confinement() -> str:
 
 @click.command()
 @json_option
-@click.pass_context
-def check(context: click.Context, as_json: bool) -> None:
+def check(as_json: bool) -> None:
     """Verify the whole file; exit code 1 if anything is wrong."""
-    with opened(context) as db, busy("checking"):
+    with opened() as db, busy("checking"):
         problems = db.check()
         notes = () if problems else db.stats().notes
     parser = _confinement()
@@ -90,7 +88,7 @@ def check(context: click.Context, as_json: bool) -> None:
         if not parser.startswith("confined"):
             complain(f"the parser of files is {parser}")
     if problems:
-        path = database_path(context)
+        path = database_path()
         fail(
             "`mcpvectordb rebuild` makes the indexes again; if that does not help, `mcpvectordb "
             f"salvage {path} NEW` saves what can be read into a new file"
@@ -102,8 +100,7 @@ def check(context: click.Context, as_json: bool) -> None:
     "--clock", is_flag=True, help="Also set back the history's clock, if one was ahead; asks first."
 )
 @yes_option
-@click.pass_context
-def rebuild(context: click.Context, clock: bool, yes: bool) -> None:
+def rebuild(clock: bool, yes: bool) -> None:
     """Rebuild the indexes from the stored texts and embeddings."""
     if clock:
         ask(
@@ -111,16 +108,15 @@ def rebuild(context: click.Context, clock: bool, yes: bool) -> None:
             "days after that gets the time of the last change before.",
             yes,
         )
-    with opened(context) as db, busy("rebuilding"):
+    with opened() as db, busy("rebuilding"):
         db.rebuild(clock=clock)
     show("rebuilt")
 
 
 @click.command()
-@click.pass_context
-def compact(context: click.Context) -> None:
+def compact() -> None:
     """Return unused space to the disk."""
-    with opened(context) as db, busy("compacting"):
+    with opened() as db, busy("compacting"):
         freed = db.compact()
     show(f"{freed:,} bytes freed")
 
@@ -131,13 +127,12 @@ def compact(context: click.Context) -> None:
 @click.option(
     "--no-history", is_flag=True, help="Leave out what was replaced or deleted, to give it away."
 )
-@click.pass_context
-def copy(context: click.Context, target: Path, overwrite: bool, no_history: bool) -> None:
+def copy(target: Path, overwrite: bool, no_history: bool) -> None:
     """Write a complete copy as one file.
 
     Safe while other processes use the database; cp is not.
     """
-    with opened(context) as db, busy("copying"):
+    with opened() as db, busy("copying"):
         written = db.copy_to(target, overwrite=overwrite, history=not no_history)
     show(f"copied to {written}")
 

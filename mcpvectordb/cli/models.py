@@ -23,8 +23,7 @@ def model() -> None:
 
 @model.command("list")
 @json_option
-@click.pass_context
-def list_(context: click.Context, as_json: bool) -> None:
+def list_(as_json: bool) -> None:
     """Show the known models: which are on this machine, and how to get the others.
 
     The file's own is marked with *. Beside its size and languages stands how well a model finds
@@ -33,7 +32,7 @@ def list_(context: click.Context, as_json: bool) -> None:
     from mcpvectordb.embedding import weights
     from mcpvectordb.embedding.catalogue import CATALOGUE
 
-    folder, used = configured().models_folder(), _model_of_the_file(context)
+    folder, used = configured().models_folder(), _model_of_the_file()
     models = [*CATALOGUE.values(), *weights.added(folder)]
     rows = [_row(each, weights.installed(each, folder), each.name == used) for each in models]
     if as_json:
@@ -91,11 +90,11 @@ def figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".removeprefix("0")
 
 
-def _model_of_the_file(context: click.Context) -> str:
+def _model_of_the_file() -> str:
     """The name of the model that the file uses; "" without a file."""
-    if not database_path(context).expanduser().exists():
+    if not database_path().expanduser().exists():
         return ""
-    with opened(context, read_only=True) as db:
+    with opened(read_only=True) as db:
         return db.stats().model
 
 
@@ -178,9 +177,8 @@ def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
 
 @model.command()
 @click.argument("name")
-@click.pass_context
-def use(context: click.Context, name: str) -> None:
+def use(name: str) -> None:
     """Embed the whole file again with another model; until then searches use the old one."""
-    with opened(context) as db, bar(f"embedding with {name}", "chunks") as move:
+    with opened() as db, bar(f"embedding with {name}", "chunks") as move:
         db.use_model(name, progress=move)
     show(f"the file now uses {name}")

@@ -154,6 +154,19 @@ def print_json(value: object) -> None:
     click.echo(_NOT_ESCAPED_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
+def show_result(
+    result: object, lines: Iterable[str], notes: Iterable[str] = (), *, as_json: bool
+) -> None:
+    """Print a result as JSON, or the lines that say it and on stderr the notes that are not ""."""
+    if as_json:
+        print_json(result)
+        return
+    for line in lines:
+        show(line)
+    for note in filter(None, notes):
+        complain(note)
+
+
 def plain(value: object) -> Any:
     """A value in JSON's types: records become objects, tuples become lists."""
     from mcpvectordb.records import Record
