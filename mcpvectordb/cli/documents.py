@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -25,6 +25,7 @@ from mcpvectordb.cli.output import (
     print_text,
     quantity,
     show,
+    show_result,
     visible_line,
 )
 from mcpvectordb.errors import InvalidInput, NotFound
@@ -61,15 +62,14 @@ def list_(
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()
-    if as_json:
-        print_json({"documents": documents, "total": total, "note": note, "backlog": backlog})
-        return
-    for each in documents:
-        modified = each.modified[:16] or "-"
-        show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
-    show(f"{len(documents):,} of {quantity(total, 'document')}", err=True)
-    for remark in filter(None, (note, backlog.note)):
-        complain(remark)
+    if not as_json:
+        show(f"{len(documents):,} of {quantity(total, 'document')}", err=True)
+    result = {"documents": documents, "total": total, "note": note, "backlog": backlog}
+    lines = (
+        f"{each.id}  {each.size:>10,}  {each.modified[:16] or '-':<16}  {each.path}  {each.title}"
+        for each in documents
+    )
+    show_result(result, lines, (note, backlog.note), as_json=as_json)
 
 
 @click.command()
@@ -232,12 +232,7 @@ def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
 
     A file that exists below the working folder comes before one whose path only ends like a name.
     """
-    every = _every_spelling(names)
-    found = dict(zip(every, db.documents.lookup_all(every), strict=True))
-    return [
-        next(filter(None, map(found.get, _spellings(name))), None) or _unknown(db, name)
-        for name in names
-    ]
+    return [meanings[0] for meanings in _meanings(db, names, db.documents.lookup_all)]
 
 
 def _only(db: Database, names: Sequence[str]) -> list[Document]:
@@ -245,42 +240,45 @@ def _only(db: Database, names: Sequence[str]) -> list[Document]:
 
     Raises InvalidInput for a name that several documents have, and for one with a line.
     """
-    every = _every_spelling(names)
-    found = dict(zip(every, db.documents.candidates(every), strict=True))
     documents = []
-    for name in names:
-        meanings = list(filter(None, map(found.get, _spellings(name)))) or _unknown(db, name)
+    found = _meanings(db, names, db.documents.candidates)
+    for name, meanings in zip(names, found, strict=True):
         places = min(meanings, key=len)
         if places[0].line is not None:
             raise InvalidInput(f"{name} names a line; this concerns a document as a whole")
         if len(places) > 1:
+            shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in places[:10])
+            more = f" and {len(places) - 10} more" if len(places) > 10 else ""
             raise InvalidInput(
-                f"{len(places)} documents are called {name}: {_listed(places)}; name one by its "
-                "path or id"
+                f"{len(places)} documents are called {name}: {shown}{more}; name one by its path "
+                "or id"
             )
         documents.append(places[0].document)
     return _unique(documents)
 
 
-def _listed(places: Sequence[Place]) -> str:
-    """The paths and ids of up to ten documents."""
-    shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in places[:10])
-    return f"{shown} and {len(places) - 10} more" if len(places) > 10 else shown
+T = TypeVar("T")
 
 
-def _every_spelling(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(each for name in names for each in _spellings(name)))
+def _meanings(
+    db: Database, names: Sequence[str], find: Callable[[Sequence[str]], Sequence[T | None]]
+) -> list[list[T]]:
+    """What is found for each way to spell each name; raises NotFound for the first unknown name."""
+    every = list(dict.fromkeys(each for name in names for each in _spellings(name)))
+    found = dict(zip(every, find(every), strict=True))
+    meanings = []
+    for name in names:
+        known = [each for each in map(found.get, _spellings(name)) if each]
+        if not known:
+            hint = _hint(db.documents.similar(name))
+            raise NotFound(f"no document has the path, id or hash {name}; {hint}")
+        meanings.append(known)
+    return meanings
 
 
 def _spellings(name: str) -> list[str]:
     here = Path(name).expanduser()
     return [str(here.resolve()), name] if here.exists() else [name]
-
-
-def _unknown(db: Database, name: str) -> NoReturn:
-    raise NotFound(
-        f"no document has the path, id or hash {name}; {_hint(db.documents.similar(name))}"
-    )
 
 
 def _hint(similar: Sequence[str]) -> str:

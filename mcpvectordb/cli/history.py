@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,16 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import ask, json_option, yes_option
-from mcpvectordb.cli.output import bar, busy, complain, fail, print_json, quantity, show, show_block
+from mcpvectordb.cli.output import (
+    bar,
+    busy,
+    fail,
+    print_json,
+    quantity,
+    show,
+    show_block,
+    show_result,
+)
 
 if TYPE_CHECKING:
     from mcpvectordb import HistoryEntry, Merged
@@ -81,27 +91,22 @@ def undo(change: int | None, yes: bool, as_json: bool) -> None:
     An undo is a change itself: undo it to have it again.
     """
     with opened() as db:
-        meant = next(iter(db.history(limit=1)), None) if change is None else None
         if change is None:
-            if meant is None:
+            latest = db.history(limit=1)
+            if not latest:
                 fail("there is nothing to undo")
-            _show_entry(meant, err=True)
-            change = meant.number
+            _show_entry(latest[0], err=True)
+            change = latest[0].number
         ask(f"Change {change} will be taken back.", yes)
         with busy("restoring"):
             done = db.undo(change)
-    if as_json:
-        print_json(done)
-        return
-    for what, names in (
+    outcomes = (
         ("restored", done.restored),
         ("removed", done.removed),
         ("kept, because it was changed again since:", done.kept),
-    ):
-        for name in names:
-            show(f"{what} {name}")
-    if done.note:
-        complain(done.note)
+    )
+    lines = (f"{what} {name}" for what, names in outcomes for name in names)
+    show_result(done, lines, [done.note], as_json=as_json)
 
 
 @click.command()
@@ -121,10 +126,8 @@ def forget(name: str, for_good: bool, yes: bool, as_json: bool) -> None:
         ask(f"{name} and its history will be gone for good.", yes)
         with busy("forgetting"):
             done = db.forget(name)
-    if as_json:
-        print_json(done)
-    else:
-        show(f"forgotten {name} with {quantity(done.versions, 'former version')}")
+    line = f"forgotten {name} with {quantity(done.versions, 'former version')}"
+    show_result(done, [line], as_json=as_json)
 
 
 other_argument = click.argument("other", metavar="OTHER", type=click.Path(path_type=Path))
@@ -141,10 +144,7 @@ def merge(other: Path, as_json: bool) -> None:
     """
     with opened(make=True) as db, bar("merging", "items") as move:
         done = db.merge(other, progress=move)
-    if as_json:
-        print_json(done)
-    else:
-        _show_merged(done)
+    show_result(done, _merged(done), [_unembedded(done)], as_json=as_json)
 
 
 @click.command("sync-with")
@@ -155,26 +155,24 @@ def sync_with(other: Path, as_json: bool) -> None:
     with opened() as db, bar("merging", "items") as move:
         done = db.sync_with(other, progress=move)
         here = db.path
-    if as_json:
-        print_json({"here": done[0], "other": done[1]})
-        return
-    for each, path in zip(done, (here, other), strict=True):
-        show(f"{path}:")
-        _show_merged(each)
+    lines = [f"{here}:", *_merged(done[0]), f"{other}:", *_merged(done[1])]
+    both = {"here": done[0], "other": done[1]}
+    show_result(both, lines, map(_unembedded, done), as_json=as_json)
 
 
-def _show_merged(done: Merged) -> None:
+def _merged(done: Merged) -> Iterator[str]:
     for what, names in (
         ("added", done.added),
         ("updated", done.updated),
         ("deleted", done.deleted),
         ("changed in both, the earlier change is in the history:", done.lost),
     ):
-        for name in names[:_SHOWN]:
-            show(f"{what} {name}")
+        yield from (f"{what} {name}" for name in names[:_SHOWN])
         if (more := len(names) - _SHOWN) > 0:
-            show(f"{what} {more:,} more")
+            yield f"{what} {more:,} more"
     counts = (len(done.added), len(done.updated), len(done.deleted), len(done.lost))
-    show("{:,} added, {:,} updated, {:,} deleted, {:,} changed in both".format(*counts))
-    if done.note:
-        complain(f"{done.note}: run `mcpvectordb embed`")
+    yield "{:,} added, {:,} updated, {:,} deleted, {:,} changed in both".format(*counts)
+
+
+def _unembedded(done: Merged) -> str:
+    return f"{done.note}: run `mcpvectordb embed`" if done.note else ""

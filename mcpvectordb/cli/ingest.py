@@ -25,7 +25,7 @@ from mcpvectordb.cli.options import (
 from mcpvectordb.cli.output import (
     bar,
     complain,
-    complain_notes,
+    complain_files,
     counted,
     embedded_in,
     print_json,
@@ -231,17 +231,12 @@ class _Outcomes:
             print_json({name: getattr(self, name) for name in names})
             return
         show_planned(self.planned)
-        show(self.summary(dry_run))
-
-    def summary(self, dry_run: bool = False) -> str:
-        """The outcomes in one line."""
         skipped = skipped_in(self.skipped, hint=not self.verbose)
         files = (
             f"{quantity(len(self.planned), 'file')} to read" if dry_run else counted(self.counts)
         )
-        return "; ".join(filter(None, [files, skipped, embedded_in(self.embedded)])) or (
-            "nothing to do"
-        )
+        told = filter(None, [files, skipped, embedded_in(self.embedded)])
+        show("; ".join(told) or "nothing to do")
 
     def failed(self, message: object) -> None:
         """Count a failure and print it."""
@@ -254,11 +249,11 @@ class _Outcomes:
         for what in ("indexed", "replaced", "unchanged"):
             self.counts[what] += getattr(synced, what)
         self.counts["metadata updated"] += synced.updated
-        for path, message in synced.failures:
-            self.failed(message if path in message else f"{path}: {message}")
         if self.verbose and not self.as_json:
             show_skipped(synced)
-        complain_notes(synced)
+        failures = complain_files(synced).values()
+        self.counts["failed"] += len(failures)
+        self.failures += failures
         self.skipped.update(synced.skipped)
         self.skipped_paths += synced.skipped_paths
         self.planned += synced.planned

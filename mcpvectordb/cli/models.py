@@ -10,7 +10,7 @@ import click
 
 from mcpvectordb.cli.main import configured, database_path, opened
 from mcpvectordb.cli.options import json_option
-from mcpvectordb.cli.output import bar, print_json, show
+from mcpvectordb.cli.output import bar, show, show_result
 
 if TYPE_CHECKING:
     from mcpvectordb.embedding.catalogue import Model, ModelKind, Pooling
@@ -35,11 +35,7 @@ def list_(as_json: bool) -> None:
     folder, used = configured().models_folder(), _model_of_the_file()
     models = [*CATALOGUE.values(), *weights.added(folder)]
     rows = [_row(each, weights.installed(each, folder), each.name == used) for each in models]
-    if as_json:
-        print_json({"models": rows})
-        return
-    for line in _lines(rows):
-        show(line)
+    show_result({"models": rows}, _lines(rows), as_json=as_json)
 
 
 def _row(model: Model, installed: bool, used: bool) -> dict[str, Any]:

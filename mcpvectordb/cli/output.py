@@ -140,12 +140,22 @@ def show_skipped(done: Synced) -> None:
         show(f"skipped {more} more")
 
 
-def complain_notes(done: Synced) -> None:
-    """Print a line for each file of which something could not be read, and the note on all."""
+def complain_files(done: Synced) -> dict[str, str]:
+    """Print a line for each file that failed or was read in part, and the note on all.
+
+    Returns what is wrong with those that failed.
+    """
+    failed = {
+        path: message if path in message else f"{path}: {message}"
+        for path, message in done.failures
+    }
+    for message in failed.values():
+        complain(message)
     for path, note in done.partial:
         complain(f"{path}: {note}")
     if done.note:
         complain(f"{done.library}: {done.note}")
+    return failed
 
 
 def print_json(value: object) -> None:

@@ -18,7 +18,7 @@ from mcpvectordb.cli.output import complain, print_json, show_block, show_result
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 
 if TYPE_CHECKING:
-    from mcpvectordb import Document, Memory, Verification
+    from mcpvectordb import Document, Memory, Quotation
 
 
 @click.command()
@@ -157,7 +157,7 @@ def verify(quotation: str, document: str | None, page: int | None, as_json: bool
         raise SystemExit(1)
 
 
-def _verified(found: Verification) -> list[str]:
+def _verified(found: Quotation) -> list[str]:
     if found.item is None or not found.text:
         return [f"absent ({found.searched:,} texts were read)"]
     page = "" if found.page is None else f", p. {found.page}"

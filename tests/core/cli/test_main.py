@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,23 +9,6 @@ from click.testing import CliRunner
 from mcpvectordb.cli.main import COMMANDS, FIRST, program
 from tests.support import python
 from tests.support_cli import Commands, Shell
-
-
-def test_every_reading_command_can_print_json(filled: Shell) -> None:
-    found = json.loads(filled.run("search", "green", "--json", "--mode", "text"))
-    assert found["legs"] == ["text"] and found["hits"][0]["item"]["document"]["metadata"] == {
-        "kind": "food",
-        "n": 3,
-    }
-    listed = json.loads(filled.run("list", "--json"))
-    assert listed["total"] == 2 and {each["library"] for each in listed["documents"]} == {"fruit"}
-    (library,) = json.loads(filled.run("library", "list", "--json"))["libraries"]
-    assert (library["name"], library["documents"], library["chunks"]) == ("fruit", 2, 2)
-    assert json.loads(filled.run("status", "--json"))["model"] == "all-MiniLM-L6-v2"
-    checked = json.loads(filled.run("check", "--json"))
-    assert (checked["sound"], checked["problems"], checked["notes"]) == (True, [], [])
-    document = listed["documents"][0]
-    assert json.loads(filled.run("get", document["id"], "--json"))["document"] == document
 
 
 @pytest.mark.parametrize(
