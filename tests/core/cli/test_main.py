@@ -30,7 +30,13 @@ def test_an_error_is_one_line(shell: Shell, arguments: list[str], code: int, mes
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("ls", "list"), ("stats", "status"), ("libraries", "library"), ("multiget", "multi-get")],
+    [
+        ("ls", "list"),
+        ("rm", "delete"),
+        ("stats", "status"),
+        ("libraries", "library"),
+        ("multiget", "multi-get"),
+    ],
 )
 def test_an_unknown_command_fails_with_similar_ones(
     notes: Commands, typed: str, meant: str
@@ -135,13 +141,6 @@ def test_the_database_may_be_named_before_or_after_the_command(
 def test_what_stands_behind_two_dashes_is_no_option(notes: Commands) -> None:
     result = CliRunner().invoke(program, ["--db", str(notes.db), "search", "--", "--db", "tea"])
     assert result.exit_code == 0
-
-
-@pytest.mark.parametrize(("word", "meant"), [("add", "ingest"), ("rm", "delete"), ("ls", "list")])
-def test_words_that_people_try_point_to_the_command(word: str, meant: str) -> None:
-    result = CliRunner().invoke(program, [word, "x"])
-    assert result.exit_code == 2
-    assert f"No such command {word!r}. Did you mean {meant}?" in result.output
 
 
 def test_help_before_a_command_is_its_help() -> None:

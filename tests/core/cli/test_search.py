@@ -140,15 +140,6 @@ def test_explain_shows_the_scores_of_each_leg(notes: Commands) -> None:
     assert "sum of ranks " in notes.run("search", "budget", "--unit", "document", "--explain")
 
 
-def test_a_search_for_documents_can_be_expanded_and_one_for_passages_cannot(
-    notes: Commands,
-) -> None:
-    found = json.loads(notes.run("search", "budget", "--unit", "document", "--expand", "--json"))
-    assert "expansion" in (*found["legs"], *found["reasons"])
-    error = notes.invoke("search", "budget", "--expand").exception
-    assert isinstance(error, InvalidInput) and "expand applies to documents only" in str(error)
-
-
 def test_a_search_says_when_nothing_relevant_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,26 +159,6 @@ def test_a_search_says_when_nothing_relevant_was_found(
     assert json.loads(notes.run("search", stew, "--json"))["verdict"].startswith(verdict)
     assert "Nothing relevant" not in notes.run("search", "noise of a jet")
     assert "relevance 0.6" in notes.run("search", "noise of a jet", "--explain")
-
-
-def test_a_search_can_leave_out_what_is_not_relevant_enough(tmp_path: Path) -> None:
-    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
-        fill(db)
-    notes = Commands(tmp_path)
-    assert "the best result has a chance of" in notes.run(
-        "search", "a stew in a cylinder", "--min-relevance", "0.5"
-    )
-    found = json.loads(
-        notes.run("search", "heat transfer to a blunt nose", "--min-relevance", "0.3", "--json")
-    )
-    assert [hit["item"]["document"]["source"] for hit in found["hits"]] == ["blunt"] and found[
-        "hits"
-    ][0]["relevance"] > 0.3
-    assert (
-        "relevance is not known: "
-        in notes.invoke("search", "数据库很快 jet", "--min-relevance", "0.3").stderr
-    )
-    assert notes.invoke("search", "jet", "--min-relevance", "2").exit_code == 2
 
 
 def test_nothing_found_is_empty_in_every_format(notes: Commands) -> None:
