@@ -52,6 +52,7 @@ class Hub:
         }
     )
     knows_ranges: bool = True
+    redirects: bool = False
     drops_after: int | None = None
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
@@ -61,7 +62,11 @@ def serving(hub: Hub):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             hub.asked.append((self.path.rpartition("/")[2], self.headers["Range"]))
-            whole = hub.content.get(self.path)
+            if hub.redirects and not self.path.startswith("/elsewhere"):
+                self.send_response(302)
+                self.send_header("Location", f"/elsewhere{self.path}")
+                return self.end_headers()
+            whole = hub.content.get(self.path.removeprefix("/elsewhere"))
             if whole is None:
                 return self.send_error(404)
             start = int((self.headers["Range"] or "bytes=0-")[6:-1]) if hub.knows_ranges else 0
@@ -243,6 +248,13 @@ def test_an_interrupted_download_is_resumed(tmp_path, hub):
     hub.asked.clear()
     assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
     assert hub.asked == [("model.onnx", f"bytes={arrived}-"), ("tokenizer.json", None)]
+
+
+def test_a_redirect_is_followed_from_the_byte_that_is_wanted(tmp_path, hub):
+    part_of(tmp_path, GRAPH[:1000])
+    hub.redirects = True
+    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
+    assert hub.asked[:2] == [("model.onnx", "bytes=1000-")] * 2
 
 
 def test_a_server_without_ranges_sends_everything_again(tmp_path, hub):
