@@ -10,6 +10,8 @@ from mcpvectordb import MCPVectorDBError
 # Each is the module of that name, with a `main(arguments)`.
 BENCHMARKS = {
     "quality": "how well searches find what people judged relevant, on collections in BEIR layout",
+    "known_items": "how well searches find the passages of a file of one's own, and with which "
+    "vector weight",
     "relevance": "how well the relevance of results predicts judgments, and the weights for it",
     "chunking": "how well chunks fit the passages that answer questions",
     "reading": "how well files are read, beside other readers, on any folder with expected texts",

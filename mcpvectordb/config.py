@@ -5,6 +5,7 @@ The one exception is the key of an endpoint, which is kept in no object (`embedd
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -37,6 +38,26 @@ PRECISIONS = ("float32", "float16")
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _DAY = 86_400
+_POSITIVE = 1, math.inf, "positive"
+_TIMEOUT = math.ulp(0.0), _DAY, "above 0 and at most 86400 seconds"
+# The least and the most that a number may be, and how an error says it.
+_RANGES: Mapping[str, tuple[float, float, str]] = {
+    "vector_weight": (0, 1, "0 to 1"),
+    "busy_timeout": (0, math.inf, "0 or more seconds"),
+    "read_timeout": _TIMEOUT,
+    "max_source_bytes": _POSITIVE,
+    "fetch_timeout": _TIMEOUT,
+    "host_interval": (0, _DAY, "0 to 86400 seconds"),
+    "parse_timeout": _TIMEOUT,
+    "parse_memory": _POSITIVE,
+    "parse_output_bytes": _POSITIVE,
+    "parse_output_ratio": _POSITIVE,
+    "max_chunks": _POSITIVE,
+    "history_days": (0, 36_500, "0 to 36500 days"),
+    "history_share": (0, 1, "0 to 1"),
+    "max_image_bytes": _POSITIVE,
+    "max_image_bytes_total": _POSITIVE,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +70,8 @@ class Config:
     embeddings          float32 or float16, as which a new file stores what models make of texts;
                         "" is float32, or what the export has that the file is made from
     vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
-                        the default of the model; `mcpvectordb bench` measures others
+                        the default of the model; `python -m benchmarks known_items` measures
+                        others
     provisional         False leaves passages that wait for their embedding to words, also where the
                         static model is installed that finds them by meaning meanwhile
     read_only           open for reading; nothing is written, not even a lock file on read-only
@@ -143,35 +165,10 @@ class Config:
             raise InvalidInput(
                 f"embeddings must be {' or '.join(PRECISIONS)}, not {self.embeddings!r}"
             )
-        if self.vector_weight is not None and not 0 <= self.vector_weight <= 1:
-            raise InvalidInput(f"vector_weight must be 0 to 1, not {self.vector_weight}")
-        if self.busy_timeout < 0:
-            raise InvalidInput(f"busy_timeout must be 0 or more seconds, not {self.busy_timeout}")
-        if self.max_source_bytes < 1:
-            raise InvalidInput(f"max_source_bytes must be positive, not {self.max_source_bytes}")
-        for name in (
-            "parse_memory",
-            "parse_output_bytes",
-            "parse_output_ratio",
-            "max_chunks",
-            "max_image_bytes",
-            "max_image_bytes_total",
-        ):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be positive, not {getattr(self, name)}")
-        for name in ("read_timeout", "fetch_timeout", "parse_timeout"):
-            if not 0 < getattr(self, name) <= _DAY:
-                raise InvalidInput(
-                    f"{name} must be above 0 and at most 86400 seconds, not {getattr(self, name)}"
-                )
-        if not 0 <= self.host_interval <= _DAY:
-            raise InvalidInput(
-                f"host_interval must be 0 to 86400 seconds, not {self.host_interval}"
-            )
-        if not 0 <= self.history_days <= 36_500:
-            raise InvalidInput(f"history_days must be 0 to 36500 days, not {self.history_days}")
-        if not 0 <= self.history_share <= 1:
-            raise InvalidInput(f"history_share must be 0 to 1, not {self.history_share}")
+        for name, (least, most, allowed) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise InvalidInput(f"{name} must be {allowed}, not {value}")
         if not re.fullmatch(r"(\w+(\+\w+)*)?", self.ocr_languages, re.ASCII):
             raise InvalidInput(
                 f"ocr_languages must be names such as eng or eng+deu, not {self.ocr_languages!r}"

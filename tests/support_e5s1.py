@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ def packed(values: NDArray[np.float32]) -> bytes:
 
 @dataclass
 class Tiny:
-    """An encoder with random weights; change a field to make a file that is wrong."""
+    """An encoder with random weights."""
 
     hidden: int = 32
     layers: int = 2
@@ -37,11 +37,6 @@ class Tiny:
     vocabulary: int = len(PIECES) + 3
     positions: int = 24
     epsilon: float = 1e-12
-    block: int = 32
-    pieces: Sequence[str] = field(default_factory=lambda: list(PIECES))
-    scores: Sequence[float] = field(default_factory=lambda: list(SCORES))
-    special: Sequence[int] = (0, 2, 1, 3)
-    rename: Mapping[str, str] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
         """All tensors by name."""
@@ -72,7 +67,7 @@ class Tiny:
 
     def content(self) -> bytes:
         """The file."""
-        blob = [each.encode() for each in self.pieces]
+        blob = [each.encode() for each in PIECES]
         offsets = np.cumsum([0, *map(len, blob)]).astype("<u4")
         head = b"E5S1" + struct.pack("<i", 1)
         sizes = (
@@ -84,23 +79,19 @@ class Tiny:
             self.positions,
             2,
         )
-        head += struct.pack("<7ifi", *sizes, self.epsilon, self.block)
-        head += struct.pack("<5iQ", len(blob), *self.special, sum(map(len, blob)))
-        head += offsets.tobytes() + np.array(self.scores, "<f4").tobytes() + b"".join(blob)
+        head += struct.pack("<7ifi", *sizes, self.epsilon, 32)
+        head += struct.pack("<5iQ", len(blob), 0, 2, 1, 3, sum(map(len, blob)))
+        head += offsets.tobytes() + np.array(SCORES, "<f4").tobytes() + b"".join(blob)
         head += struct.pack("<iIIBI", 1, 9, 0x3000, 1, 32)  # one rule: the ideographic space
-        stored = {
-            self.rename.get(name, name): (quantized(name), values)
+        bodies = {
+            name: packed(values) if quantized(name) else values.astype("<f4").tobytes()
             for name, values in self.tensors().items()
         }
-        bodies = {
-            name: packed(values) if small else values.astype("<f4").tobytes()
-            for name, (small, values) in stored.items()
-        }
-        at = len(head) + 4 + sum(23 + len(name) for name in stored)
-        entries = struct.pack("<i", len(stored))
-        for name, (small, values) in stored.items():
+        at = len(head) + 4 + sum(23 + len(name) for name in bodies)
+        entries = struct.pack("<i", len(bodies))
+        for name, values in self.tensors().items():
             entries += struct.pack("<H", len(name)) + name.encode()
-            entries += struct.pack("<BIQQ", small, values.size, at, len(bodies[name]))
+            entries += struct.pack("<BIQQ", quantized(name), values.size, at, len(bodies[name]))
             at += len(bodies[name])
         return head + entries + b"".join(bodies.values())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -135,17 +134,11 @@ def json_values(names: list[str]) -> st.SearchStrategy[Any]:
 
 
 @contextmanager
-def serving(
-    state: EndpointServer, port: int = 0, *, memory: ssl.SSLContext | None = None
-) -> Iterator[EndpointServer]:
+def serving(state: EndpointServer, port: int = 0) -> Iterator[EndpointServer]:
     handler = type("BoundHandler", (EndpointHandler,), {"server_state": state})
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    state.url = f"http{'s' if memory else ''}://127.0.0.1:{server.server_address[1]}/v1"
-    if memory:
-        server.socket = memory.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
+    state.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, args=[0.02])
     thread.start()
     try:

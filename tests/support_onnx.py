@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mcpvectordb.embedding.onnx_writer import FLOAT, INT32, INT64, model, node, tensor, value
+from mcpvectordb.embedding.onnx_writer import INT32, INT64, OnnxGraph
 
 __all__ = ["INT32", "INT64", "MARKS", "WORDS", "graph", "table", "tokenizer_json", "write_model"]
 
@@ -52,19 +52,13 @@ def graph(
 
     `pooled` adds an output `sentence_embedding`, the sum of the rows.
     """
-    tensors = [tensor("rows", rows)]
-    nodes = [node("Gather", ["rows", "input_ids"], ["last_hidden_state"], {})]
-    outputs = [value("last_hidden_state", FLOAT, ("batch", "tokens", "width"))]
+    made = OnnxGraph()
+    vectors = made.apply("Gather", made.constant(rows), "input_ids")
+    outputs = {"last_hidden_state": vectors}
     if pooled:
-        tensors.append(tensor("axes", np.array([1])))
-        nodes.append(
-            node(
-                "ReduceSum", ["last_hidden_state", "axes"], ["sentence_embedding"], {"keepdims": 0}
-            )
-        )
-        outputs.append(value("sentence_embedding", FLOAT, ("batch", "width")))
-    asked = [value(name, kind, ("batch", "tokens")) for name in inputs]
-    return model(nodes, tensors, asked, outputs)
+        axes = made.constant(np.array([1]))
+        outputs["sentence_embedding"] = made.apply("ReduceSum", vectors, axes, keepdims=0)
+    return made.file(dict.fromkeys(inputs, kind), outputs)
 
 
 def tokenizer_json() -> str:

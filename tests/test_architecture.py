@@ -45,7 +45,6 @@ LAYERS = (
     "merge",
     "database",
     "recovery",
-    "bench",
     "langchain",
     "llamaindex",
     "cli",

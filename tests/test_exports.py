@@ -55,7 +55,6 @@ def test_importing_the_library_loads_nothing_heavy() -> None:
         "bs4",
         "lxml",
         "tokenizers",
-        "requests",
         "rich",
         "click",
         "asyncio",

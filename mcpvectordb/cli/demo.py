@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mcpvectordb.cli.output import StyledText, bar, complain
 from mcpvectordb.records import Progress
 
-if TYPE_CHECKING:
-    from mcpvectordb import Database
-
-
-@dataclass(frozen=True)
-class DemoQuery:
-    """A query of the demo, and the feature that it shows."""
-
-    shows: str
-    text: str
-    where: dict[str, Any] = field(default_factory=dict)
-
-
-QUERIES = (
-    DemoQuery("by an exact word", "E-4021"),
-    DemoQuery(
-        "by a paraphrase that shares no word with its answer", "how do I avoid getting seasick?"
+# What each shows, the query, and a filter.
+QUERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("by an exact word", "E-4021", {}),
+    (
+        "by a paraphrase that shares no word with its answer",
+        "how do I avoid getting seasick?",
+        {},
     ),
-    DemoQuery(
+    (
         "filtered by metadata: year = 2025",
         "how often is the lens cleaned?",
         {"metadata.year": 2025},
@@ -75,25 +64,20 @@ def demo(keep: Path | None) -> None:
             f"{stats.documents} pages in {stats.chunks} chunks, embedded with {stats.model}, "
             f"in {time.perf_counter() - began:.1f} s: one file of {stats.bytes / 1e6:.1f} MB.\n"
         )
-        for query in QUERIES:
-            _search(db, query)
+        for shows, query, where in QUERIES:
+            began = time.perf_counter()
+            results = db.documents.search(query, where=where, limit=1)
+            milliseconds = 1000 * (time.perf_counter() - began)
+            printed.print(f"? {query}   [{shows}]", style="bold")
+            for hit in results:
+                printed.print(hit.item.passage)
+                how = f"{milliseconds:.0f} ms, by {' and '.join(results.legs)}"
+                printed.print(f"— {hit.item.citation}, {how}\n", style="dim")
+            for leg, reason in results.reasons.items():
+                complain(f"not searched by {leg}: {reason}")
     printed.print(_NEXT)
     if keep is not None:
         printed.print(f"  mcpvectordb --db {keep} web   look into these pages in a browser")
-
-
-def _search(db: Database, query: DemoQuery) -> None:
-    began = time.perf_counter()
-    results = db.documents.search(query.text, where=query.where, limit=1)
-    milliseconds = 1000 * (time.perf_counter() - began)
-    page = StyledText()
-    page.print(f"? {query.text}   [{query.shows}]", style="bold")
-    for hit in results:
-        page.print(hit.item.passage)
-        how = f"{milliseconds:.0f} ms, by {' and '.join(results.legs)}"
-        page.print(f"— {hit.item.citation}, {how}\n", style="dim")
-    for leg, reason in results.reasons.items():
-        complain(f"not searched by {leg}: {reason}")
 
 
 _NEXT = """Next:

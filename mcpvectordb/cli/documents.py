@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -25,6 +25,7 @@ from mcpvectordb.cli.output import (
     print_text,
     quantity,
     show,
+    show_result,
     visible_line,
 )
 from mcpvectordb.errors import InvalidInput, NotFound
@@ -46,9 +47,7 @@ numbers_option = click.option("--line-numbers", is_flag=True, help="Print line n
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
 @click.option("--offset", default=0, type=click.IntRange(min=0))
 @json_option
-@click.pass_context
 def list_(
-    context: click.Context,
     name: str,
     conditions: tuple[str, ...],
     limit: int,
@@ -56,22 +55,21 @@ def list_(
     as_json: bool,
 ) -> None:
     """List documents, newest first: all, or those of a library or of a folder in one."""
-    with opened(context) as db:
+    with opened() as db:
         library, within = _scope(db, name) if name.strip("/") else (None, [])
         where = [*conditions_from(conditions), *within]
         documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()
-    if as_json:
-        print_json({"documents": documents, "total": total, "note": note, "backlog": backlog})
-        return
-    for each in documents:
-        modified = each.modified[:16] or "-"
-        show(f"{each.id}  {each.size:>10,}  {modified:<16}  {each.path}  {each.title}")
-    show(f"{len(documents):,} of {quantity(total, 'document')}", err=True)
-    for remark in filter(None, (note, backlog.note)):
-        complain(remark)
+    if not as_json:
+        show(f"{len(documents):,} of {quantity(total, 'document')}", err=True)
+    result = {"documents": documents, "total": total, "note": note, "backlog": backlog}
+    lines = (
+        f"{each.id}  {each.size:>10,}  {each.modified[:16] or '-':<16}  {each.path}  {each.title}"
+        for each in documents
+    )
+    show_result(result, lines, (note, backlog.note), as_json=as_json)
 
 
 @click.command()
@@ -82,9 +80,7 @@ def list_(
     "--as-of", metavar="TIME|CHANGE", help="As it was at a time (2026-11-29, 2d) or after a change."
 )
 @json_option
-@click.pass_context
 def get(
-    context: click.Context,
     name: str,
     lines: int | None,
     line_numbers: bool,
@@ -97,7 +93,7 @@ def get(
     """
     # A number that cannot be one of a change is no time either, which is what the error says then.
     moment = int(as_of) if as_of and as_of.isdecimal() and len(as_of) < 20 else as_of
-    with opened(context) as db:
+    with opened() as db:
         place = _lookup(db, name)
         limit = lines if lines is not None else place.lines
         document = db.documents.get(place.document.id, as_of=moment)
@@ -121,9 +117,7 @@ def get(
 )
 @numbers_option
 @json_option
-@click.pass_context
 def multi_get(
-    context: click.Context,
     pattern: str,
     lines: int | None,
     max_bytes: int,
@@ -131,7 +125,7 @@ def multi_get(
     as_json: bool,
 ) -> None:
     """Print several documents: those that match a pattern ('notes/**/*.md'), or a list of names."""
-    with opened(context) as db:
+    with opened() as db:
         texts = {}
         for each in _matching(db, pattern):
             if db.documents.text_bytes(each.id) > max_bytes:
@@ -156,9 +150,7 @@ def multi_get(
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option("--library", "-l", metavar="NAME", help="The library to move it to.")
 @no_embed_option
-@click.pass_context
 def update(
-    context: click.Context,
     name: str,
     metadata: tuple[str, ...],
     title: str | None,
@@ -171,7 +163,7 @@ def update(
     file changes.
     """
     patch = dict(metadata_pair(each) for each in metadata)
-    with opened(context) as db:
+    with opened() as db:
         [document] = _only(db, [name])
         done = db.documents.update(
             document.id,
@@ -187,13 +179,12 @@ def update(
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.pass_context
-def delete(context: click.Context, names: tuple[str, ...]) -> None:
+def delete(names: tuple[str, ...]) -> None:
     """Remove documents, by path, id or #hash.
 
     A name that is unknown, or that several documents have, removes nothing at all.
     """
-    with opened(context) as db:
+    with opened() as db:
         for each in _only(db, names):
             chunks = db.documents.delete(each.id)
             show(f"deleted {each.path} ({each.id}) with {quantity(chunks, 'chunk')}")
@@ -241,12 +232,7 @@ def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
 
     A file that exists below the working folder comes before one whose path only ends like a name.
     """
-    every = _every_spelling(names)
-    found = dict(zip(every, db.documents.lookup_all(every), strict=True))
-    return [
-        next(filter(None, map(found.get, _spellings(name))), None) or _unknown(db, name)
-        for name in names
-    ]
+    return [meanings[0] for meanings in _meanings(db, names, db.documents.lookup_all)]
 
 
 def _only(db: Database, names: Sequence[str]) -> list[Document]:
@@ -254,42 +240,45 @@ def _only(db: Database, names: Sequence[str]) -> list[Document]:
 
     Raises InvalidInput for a name that several documents have, and for one with a line.
     """
-    every = _every_spelling(names)
-    found = dict(zip(every, db.documents.candidates(every), strict=True))
     documents = []
-    for name in names:
-        meanings = list(filter(None, map(found.get, _spellings(name)))) or _unknown(db, name)
+    found = _meanings(db, names, db.documents.candidates)
+    for name, meanings in zip(names, found, strict=True):
         places = min(meanings, key=len)
         if places[0].line is not None:
             raise InvalidInput(f"{name} names a line; this concerns a document as a whole")
         if len(places) > 1:
+            shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in places[:10])
+            more = f" and {len(places) - 10} more" if len(places) > 10 else ""
             raise InvalidInput(
-                f"{len(places)} documents are called {name}: {_listed(places)}; name one by its "
-                "path or id"
+                f"{len(places)} documents are called {name}: {shown}{more}; name one by its path "
+                "or id"
             )
         documents.append(places[0].document)
     return _unique(documents)
 
 
-def _listed(places: Sequence[Place]) -> str:
-    """The paths and ids of up to ten documents."""
-    shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in places[:10])
-    return f"{shown} and {len(places) - 10} more" if len(places) > 10 else shown
+T = TypeVar("T")
 
 
-def _every_spelling(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(each for name in names for each in _spellings(name)))
+def _meanings(
+    db: Database, names: Sequence[str], find: Callable[[Sequence[str]], Sequence[T | None]]
+) -> list[list[T]]:
+    """What is found for each way to spell each name; raises NotFound for the first unknown name."""
+    every = list(dict.fromkeys(each for name in names for each in _spellings(name)))
+    found = dict(zip(every, find(every), strict=True))
+    meanings = []
+    for name in names:
+        known = [each for each in map(found.get, _spellings(name)) if each]
+        if not known:
+            hint = _hint(db.documents.similar(name))
+            raise NotFound(f"no document has the path, id or hash {name}; {hint}")
+        meanings.append(known)
+    return meanings
 
 
 def _spellings(name: str) -> list[str]:
     here = Path(name).expanduser()
     return [str(here.resolve()), name] if here.exists() else [name]
-
-
-def _unknown(db: Database, name: str) -> NoReturn:
-    raise NotFound(
-        f"no document has the path, id or hash {name}; {_hint(db.documents.similar(name))}"
-    )
 
 
 def _hint(similar: Sequence[str]) -> str:

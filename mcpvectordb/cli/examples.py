@@ -1,8 +1,10 @@
-"""Examples for the end of each command's help; the tests run every one of them."""
+"""What helps with commands: an end of their help with examples, and the command completion."""
 
 from __future__ import annotations
 
 import click
+
+from mcpvectordb.cli.output import show
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "ingest": (
@@ -87,7 +89,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mcpvectordb salvage damaged.db saved.db",
         "mcpvectordb salvage damaged.db saved.db --json",
     ),
-    "bench": ("mcpvectordb bench", "mcpvectordb bench --queries 300 --no-chunking"),
     "model": ("mcpvectordb model list", "mcpvectordb model use all-MiniLM-L6-v2"),
     "model list": ("mcpvectordb model list", "mcpvectordb model list --json"),
     "model pull": (
@@ -113,7 +114,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("mcpvectordb demo", "mcpvectordb demo --keep pages.db"),
     "completion": ("mcpvectordb completion bash", "mcpvectordb completion zsh"),
 }
-"""For each command (or command and subcommand), in a home folder with notes in ~/notes."""
+"""For each command (or command and subcommand), in a home folder with notes in ~/notes.
+
+The tests run every one of them.
+"""
 
 
 def attach(command: click.Command, name: str) -> None:
@@ -124,3 +128,19 @@ def attach(command: click.Command, name: str) -> None:
     if isinstance(command, click.Group):
         for each, subcommand in command.commands.items():
             attach(subcommand, f"{name} {each}")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    Put its output where your shell reads it at the start, or evaluate it there.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click completes these three shells"  # noqa: S101
+    root = context.find_root().command
+    show(kind(root, {}, "mcpvectordb", "_MCPVECTORDB_COMPLETE").source())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,16 @@ import click
 
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import ask, json_option, yes_option
-from mcpvectordb.cli.output import bar, busy, complain, fail, print_json, quantity, show, show_block
+from mcpvectordb.cli.output import (
+    bar,
+    busy,
+    fail,
+    print_json,
+    quantity,
+    show,
+    show_block,
+    show_result,
+)
 
 if TYPE_CHECKING:
     from mcpvectordb import HistoryEntry, Merged
@@ -24,9 +34,7 @@ _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 @click.option("--diff", is_flag=True, help="Show what each change did to texts and metadata.")
 @json_option
 @yes_option
-@click.pass_context
 def history(
-    context: click.Context,
     name: str | None,
     since: str | None,
     limit: int,
@@ -40,9 +48,9 @@ def history(
     off` deletes the history and keeps none from now on; `history on` keeps it again.
     """
     if name in ("on", "off"):
-        _switch(context, name, yes)
+        _switch(name, yes)
         return
-    with opened(context) as db:
+    with opened() as db:
         entries = db.history(name, since=since, limit=limit)
         diffs = {each.number: db.diff(each.number) for each in entries} if diff else {}
     if as_json:
@@ -55,8 +63,8 @@ def history(
     show(quantity(len(entries), "change"), err=True)
 
 
-def _switch(context: click.Context, name: str, yes: bool) -> None:
-    with opened(context) as db:
+def _switch(name: str, yes: bool) -> None:
+    with opened() as db:
         if name == "off":
             ask("What was replaced or deleted can no longer be undone.", yes)
         db.keep_history(name == "on")
@@ -77,34 +85,28 @@ def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:
 @click.argument("change", required=False, type=click.IntRange(min=1))
 @yes_option
 @json_option
-@click.pass_context
-def undo(context: click.Context, change: int | None, yes: bool, as_json: bool) -> None:
+def undo(change: int | None, yes: bool, as_json: bool) -> None:
     """Take back CHANGE, a number of `history`, or the latest change; asks first.
 
     An undo is a change itself: undo it to have it again.
     """
-    with opened(context) as db:
-        meant = next(iter(db.history(limit=1)), None) if change is None else None
+    with opened() as db:
         if change is None:
-            if meant is None:
+            latest = db.history(limit=1)
+            if not latest:
                 fail("there is nothing to undo")
-            _show_entry(meant, err=True)
-            change = meant.number
+            _show_entry(latest[0], err=True)
+            change = latest[0].number
         ask(f"Change {change} will be taken back.", yes)
         with busy("restoring"):
             done = db.undo(change)
-    if as_json:
-        print_json(done)
-        return
-    for what, names in (
+    outcomes = (
         ("restored", done.restored),
         ("removed", done.removed),
         ("kept, because it was changed again since:", done.kept),
-    ):
-        for name in names:
-            show(f"{what} {name}")
-    if done.note:
-        complain(done.note)
+    )
+    lines = (f"{what} {name}" for what, names in outcomes for name in names)
+    show_result(done, lines, [done.note], as_json=as_json)
 
 
 @click.command()
@@ -112,8 +114,7 @@ def undo(context: click.Context, change: int | None, yes: bool, as_json: bool) -
 @click.option("--for-good", is_flag=True, help="Say that nothing of it shall stay.")
 @yes_option
 @json_option
-@click.pass_context
-def forget(context: click.Context, name: str, for_good: bool, yes: bool, as_json: bool) -> None:
+def forget(name: str, for_good: bool, yes: bool, as_json: bool) -> None:
     """Delete NAME so that nothing of it stays in the file: no text, no history, no free page.
 
     The file is written anew, which takes as long as `compact`. To delete something that can be
@@ -121,14 +122,12 @@ def forget(context: click.Context, name: str, for_good: bool, yes: bool, as_json
     """
     if not for_good:
         fail(f"to delete {name} so that it can be undone, use `delete`; otherwise say --for-good")
-    with opened(context) as db:
+    with opened() as db:
         ask(f"{name} and its history will be gone for good.", yes)
         with busy("forgetting"):
             done = db.forget(name)
-    if as_json:
-        print_json(done)
-    else:
-        show(f"forgotten {name} with {quantity(done.versions, 'former version')}")
+    line = f"forgotten {name} with {quantity(done.versions, 'former version')}"
+    show_result(done, [line], as_json=as_json)
 
 
 other_argument = click.argument("other", metavar="OTHER", type=click.Path(path_type=Path))
@@ -137,50 +136,43 @@ other_argument = click.argument("other", metavar="OTHER", type=click.Path(path_t
 @click.command()
 @other_argument
 @json_option
-@click.pass_context
-def merge(context: click.Context, other: Path, as_json: bool) -> None:
+def merge(other: Path, as_json: bool) -> None:
     """Take everything from the file OTHER that is not here, or is newer there.
 
     Of two changes of the same thing the later wins; the other one is in the history. OTHER is not
     changed. If this is interrupted, nothing is merged.
     """
-    with opened(context, make=True) as db, bar("merging", "items") as move:
+    with opened(make=True) as db, bar("merging", "items") as move:
         done = db.merge(other, progress=move)
-    if as_json:
-        print_json(done)
-    else:
-        _show_merged(done)
+    show_result(done, _merged(done), [_unembedded(done)], as_json=as_json)
 
 
 @click.command("sync-with")
 @other_argument
 @json_option
-@click.pass_context
-def sync_with(context: click.Context, other: Path, as_json: bool) -> None:
+def sync_with(other: Path, as_json: bool) -> None:
     """Merge the file OTHER into this one and this one into OTHER: both hold the same then."""
-    with opened(context) as db, bar("merging", "items") as move:
+    with opened() as db, bar("merging", "items") as move:
         done = db.sync_with(other, progress=move)
         here = db.path
-    if as_json:
-        print_json({"here": done[0], "other": done[1]})
-        return
-    for each, path in zip(done, (here, other), strict=True):
-        show(f"{path}:")
-        _show_merged(each)
+    lines = [f"{here}:", *_merged(done[0]), f"{other}:", *_merged(done[1])]
+    both = {"here": done[0], "other": done[1]}
+    show_result(both, lines, map(_unembedded, done), as_json=as_json)
 
 
-def _show_merged(done: Merged) -> None:
+def _merged(done: Merged) -> Iterator[str]:
     for what, names in (
         ("added", done.added),
         ("updated", done.updated),
         ("deleted", done.deleted),
         ("changed in both, the earlier change is in the history:", done.lost),
     ):
-        for name in names[:_SHOWN]:
-            show(f"{what} {name}")
+        yield from (f"{what} {name}" for name in names[:_SHOWN])
         if (more := len(names) - _SHOWN) > 0:
-            show(f"{what} {more:,} more")
+            yield f"{what} {more:,} more"
     counts = (len(done.added), len(done.updated), len(done.deleted), len(done.lost))
-    show("{:,} added, {:,} updated, {:,} deleted, {:,} changed in both".format(*counts))
-    if done.note:
-        complain(f"{done.note}: run `mcpvectordb embed`")
+    yield "{:,} added, {:,} updated, {:,} deleted, {:,} changed in both".format(*counts)
+
+
+def _unembedded(done: Merged) -> str:
+    return f"{done.note}: run `mcpvectordb embed`" if done.note else ""

@@ -25,7 +25,7 @@ from mcpvectordb.cli.options import (
 from mcpvectordb.cli.output import (
     bar,
     complain,
-    complain_notes,
+    complain_files,
     counted,
     embedded_in,
     print_json,
@@ -94,9 +94,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let standard input take the place of another text that has its source name.",
 )
-@click.pass_context
 def ingest(
-    context: click.Context,
     sources: tuple[str, ...],
     library: str,
     metadata: tuple[str, ...],
@@ -123,7 +121,7 @@ def ingest(
     done = _Outcomes(verbose, as_json)
     _check_installed(model)
     with (
-        opened(context, make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
+        opened(make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
         resumable(db),
     ):
         _check_used(db, model, embeddings)
@@ -170,13 +168,12 @@ def _check_used(db: Database, model: str | None, embeddings: str | None) -> None
 
 
 @click.command()
-@click.pass_context
-def embed(context: click.Context) -> None:
+def embed() -> None:
     """Embed the chunks that have no embedding yet.
 
     Safe to interrupt, and to run in several processes at once.
     """
-    with opened(context) as db, resumable(db):
+    with opened() as db, resumable(db):
         done = embed_pending(db)
         show(f"{embedded_in(done) or '0 chunks embedded'}, {db.stats().pending} still waiting")
 
@@ -234,17 +231,12 @@ class _Outcomes:
             print_json({name: getattr(self, name) for name in names})
             return
         show_planned(self.planned)
-        show(self.summary(dry_run))
-
-    def summary(self, dry_run: bool = False) -> str:
-        """The outcomes in one line."""
         skipped = skipped_in(self.skipped, hint=not self.verbose)
         files = (
             f"{quantity(len(self.planned), 'file')} to read" if dry_run else counted(self.counts)
         )
-        return "; ".join(filter(None, [files, skipped, embedded_in(self.embedded)])) or (
-            "nothing to do"
-        )
+        told = filter(None, [files, skipped, embedded_in(self.embedded)])
+        show("; ".join(told) or "nothing to do")
 
     def failed(self, message: object) -> None:
         """Count a failure and print it."""
@@ -257,11 +249,11 @@ class _Outcomes:
         for what in ("indexed", "replaced", "unchanged"):
             self.counts[what] += getattr(synced, what)
         self.counts["metadata updated"] += synced.updated
-        for path, message in synced.failures:
-            self.failed(message if path in message else f"{path}: {message}")
         if self.verbose and not self.as_json:
             show_skipped(synced)
-        complain_notes(synced)
+        failures = complain_files(synced).values()
+        self.counts["failed"] += len(failures)
+        self.failures += failures
         self.skipped.update(synced.skipped)
         self.skipped_paths += synced.skipped_paths
         self.planned += synced.planned

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +23,7 @@ from mcpvectordb.cli.options import (
 from mcpvectordb.cli.output import (
     bar,
     complain,
-    complain_notes,
+    complain_files,
     counted,
     embedded_in,
     fail,
@@ -75,9 +73,7 @@ def library() -> None:
 )
 @click.option("--description", default="", metavar="TEXT", help="What the library is about.")
 @yes_option
-@click.pass_context
 def add(
-    context: click.Context,
     name: str,
     directory: str,
     pattern: str,
@@ -91,7 +87,7 @@ def add(
     If the library has documents already, this asks first: a sync will drop those of files in the
     folder that are not taken in.
     """
-    with opened(context, make=True) as db:
+    with opened(make=True) as db:
         if question := _dropped_by(db, name, directory, pattern, ignore):
             ask(question, yes)
         db.documents.add_library(
@@ -104,14 +100,13 @@ def add(
 @library.command()
 @click.argument("name")
 @yes_option
-@click.pass_context
-def confirm(context: click.Context, name: str, yes: bool) -> None:
+def confirm(name: str, yes: bool) -> None:
     """Let a library of a file from elsewhere read its folder on this machine.
 
     Whoever wrote the file chose the folder. A file that was moved or copied, and a folder that was
     replaced, are confirmed again.
     """
-    with opened(context, read_only=True) as db:
+    with opened(read_only=True) as db:
         chosen = _followed(db, name)[name]
         without = f", without {' '.join(chosen.ignore)}" if chosen.ignore else ""
         try:
@@ -119,10 +114,7 @@ def confirm(context: click.Context, name: str, yes: bool) -> None:
         except (OSError, ValueError, RuntimeError) as error:
             fail(f"{name} cannot read {chosen.root}: {getattr(error, 'strerror', None) or error}")
         show(f"{name} reads {folder} ({chosen.pattern}{without})", err=True)
-        if not yes and not sys.stdin.isatty():
-            fail("nothing was confirmed: nobody can be asked here; use --yes")
-        if not yes and not click.confirm("May it?", err=True):
-            fail("nothing was confirmed")
+        ask("It will do so on this machine.", yes)
         db.documents.confirm_library(name)
     show(f"confirmed; bring its files in with: mcpvectordb sync {name}")
 
@@ -131,19 +123,17 @@ def confirm(context: click.Context, name: str, yes: bool) -> None:
 @click.argument("name")
 @click.argument("path", metavar="SUBPATH")
 @click.argument("text")
-@click.pass_context
-def describe(context: click.Context, name: str, path: str, text: str) -> None:
+def describe(name: str, path: str, text: str) -> None:
     """Describe a part of a library (SUBPATH / is all of it); an empty text removes it."""
-    with opened(context) as db:
+    with opened() as db:
         db.documents.describe(name, path, text)
 
 
 @library.command("list")
 @json_option
-@click.pass_context
-def list_(context: click.Context, as_json: bool) -> None:
+def list_(as_json: bool) -> None:
     """List all libraries with their counts, and the folders that they follow."""
-    with opened(context) as db:
+    with opened() as db:
         found = db.documents.libraries()
     if as_json:
         print_json({"libraries": found})
@@ -160,13 +150,12 @@ def list_(context: click.Context, as_json: bool) -> None:
     help="Keep the documents; only stop following the folder.",
 )
 @yes_option
-@click.pass_context
-def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -> None:
+def remove(name: str, keep_documents: bool, yes: bool) -> None:
     """Remove a library and its documents from the database; the folder is not touched.
 
     Asks first if it has documents.
     """
-    with opened(context) as db:
+    with opened() as db:
         found = _library(db, name)
         if found and found.documents and not keep_documents:
             ask(
@@ -189,9 +178,7 @@ def remove(context: click.Context, name: str, keep_documents: bool, yes: bool) -
 @verbose_option
 @dry_run_option
 @json_option
-@click.pass_context
 def sync(
-    context: click.Context,
     name: str | None,
     no_embed: bool,
     verbose: bool,
@@ -199,24 +186,31 @@ def sync(
     as_json: bool,
 ) -> None:
     """Update one library, or all that follow a folder, from its folder; safe to interrupt."""
-    report = _SyncReport(verbose=verbose, as_json=as_json)
-    with opened(context) as db, resumable(db):
+    done: list[Synced] = []
+    failed: dict[str, str] = {}
+    with opened() as db, resumable(db):
         for each in _followed(db, name):
-            _sync(db, each, report, embed=not no_embed, dry_run=dry_run)
+            synced, failures = _sync(db, each, embed=not no_embed, dry_run=dry_run)
+            done += synced
+            failed |= failures
+            for one in [] if as_json else synced:
+                if verbose:
+                    show_skipped(one)
+                show_planned(one.planned)
+                show(f"{'would be ' * dry_run}{_summary(one, hint=not verbose)}")
         if as_json:  # before the model is needed, which may be missing
-            print_json({"libraries": report.done, "failed": report.failed})
+            print_json({"libraries": done, "failed": failed})
         if not no_embed and not dry_run:
             embed_pending(db)
-    if report.failed:
+    if failed:
         raise SystemExit(1)
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.pass_context
-def watch(context: click.Context, name: str | None) -> None:
+def watch(name: str | None) -> None:
     """Sync now, and again whenever something changes in the folders; safe to interrupt."""
-    with opened(context) as db:
+    with opened() as db:
         followed = _followed(db, name)
         for each in followed.values():
             if not each.confirmed:
@@ -228,7 +222,8 @@ def watch(context: click.Context, name: str | None) -> None:
         for changed in _changes(roots, db.path):
             try:
                 for library in changed:
-                    _sync(db, library, _SyncReport(), embed=True)
+                    for done in _sync(db, library)[0]:
+                        show(_summary(done))
                 embed_pending(db)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
@@ -274,51 +269,20 @@ def _followed(db: Database, name: str | None) -> dict[str, Library]:
     return found if name is None else {name: found[name]}
 
 
-@dataclass(slots=True)
-class _SyncReport:
-    """What syncs have done, printed library by library, or as JSON at the end.
-
-    `verbose` prints one line per skipped file, too; with False the summary says how to get them.
-    """
-
-    verbose: bool | None = None
-    as_json: bool = False
-    done: list[Synced] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-
-    def add(self, done: Synced, dry_run: bool) -> None:
-        """Print one line for a library, and one per failure."""
-        self.done.append(done)
-        for path, message in done.failures:
-            self.fail(path, message if path in message else f"{path}: {message}")
-        if self.as_json:
-            return
-        if self.verbose:
-            show_skipped(done)
-        show_planned(done.planned)
-        show(f"{'would be ' if dry_run else ''}{_summary(done, hint=self.verbose is False)}")
-        complain_notes(done)
-
-    def fail(self, name: str, message: object) -> None:
-        """Print a failure of a library or file."""
-        self.failed[name] = str(message)
-        complain(message)
-
-
 def _sync(
-    db: Database, name: str, report: _SyncReport, *, embed: bool, dry_run: bool = False
-) -> None:
-    """Sync a library and report it."""
+    db: Database, name: str, *, embed: bool = True, dry_run: bool = False
+) -> tuple[list[Synced], dict[str, str]]:
+    """Sync a library, and print what failed; returns the report, if there is one, and failures."""
     try:
         with bar(f"syncing {name}", "files") as move:
-            [done] = db.documents.sync(name, embed=embed, dry_run=dry_run, progress=move)
+            done = db.documents.sync(name, embed=embed, dry_run=dry_run, progress=move)
     except (Refused, Unreadable) as error:
-        report.fail(name, error)
-    else:
-        report.add(done, dry_run)
+        complain(error)
+        return [], {name: str(error)}
+    return done, complain_files(done[0])
 
 
-def _summary(done: Synced, *, hint: bool) -> str:
+def _summary(done: Synced, *, hint: bool = False) -> str:
     counts = {
         what: getattr(done, what)
         for what in ("indexed", "replaced", "moved", "removed", "unchanged")

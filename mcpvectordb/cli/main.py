@@ -26,9 +26,9 @@ DB_VARIABLE = "MCPVECTORDB_DB"
 COMMANDS = {
     "ingest": ("ingest", "Put files, folders, web pages or standard input into the database"),
     "search": ("search", "Find passages or documents"),
-    "grep": ("texts", "Find lines that match a regular expression (RE2)"),
+    "grep": ("search", "Find lines that match a regular expression (RE2)"),
     "verify": (
-        "texts",
+        "search",
         "Check whether a quotation stands in DOCUMENT (also path:line), or anywhere",
     ),
     "list": ("documents", "List documents, newest first"),
@@ -36,7 +36,7 @@ COMMANDS = {
     "multi-get": ("documents", "Print several documents"),
     "update": ("documents", "Change the metadata, title or library of a document"),
     "delete": ("documents", "Remove documents, by path, id or #hash"),
-    "import": ("imports", "Bring in what another program has stored"),
+    "import": ("transfer", "Bring in what another program has stored"),
     "history": ("history", "List what was changed, by whom and when"),
     "undo": ("history", "Take back CHANGE, a number of `history`, or the latest change"),
     "forget": ("history", "Delete NAME so that nothing of it stays in the file"),
@@ -52,22 +52,21 @@ COMMANDS = {
     "rebuild": ("maintenance", "Rebuild the indexes from the stored texts and embeddings"),
     "compact": ("maintenance", "Return unused space to the disk"),
     "copy": ("maintenance", "Write a complete copy as one file"),
-    "export": ("export", "Write everything as JSONL, Markdown, CSV or Parquet"),
-    "publish": ("publish", "Bring the database into PostgreSQL, where many can search it"),
+    "export": ("transfer", "Write everything as JSONL, Markdown, CSV or Parquet"),
+    "publish": ("transfer", "Bring the database into PostgreSQL, where many can search it"),
     "grant": (
-        "publish",
+        "transfer",
         "Let a role of PostgreSQL read what is published at URL, or publish there",
     ),
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
-    "bench": ("bench", "Measure searches on FILE (or --db)"),
     "model": ("models", "List, fetch, add and change embedding models"),
     "web": ("server", "Look into the database in a browser"),
     "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
-    "completion": ("completion", "Print the completion script of a shell"),
+    "completion": ("examples", "Print the completion script of a shell"),
 }
 FIRST = ("demo", "ingest", "search", "status", "setup")
 """The commands that one needs first, for the short help."""
@@ -201,9 +200,14 @@ def _database_first(arguments: list[str]) -> list[str]:
     return [*moved, *rest, *arguments[end:]]
 
 
+def given_database() -> Path | str | None:
+    """What `--db` names: a path, or the URL of a published database; None without it."""
+    place: Path | str | None = click.get_current_context().find_root().obj
+    return place
+
+
 @contextlib.contextmanager
 def opened(
-    context: click.Context,
     *,
     make: bool = False,
     read_only: bool = False,
@@ -218,8 +222,8 @@ def opened(
     """
     from mcpvectordb import Database
 
-    place = context.find_root().obj
-    path = place if isinstance(place, str) else database_path(context)
+    place = given_database()
+    path = place if isinstance(place, str) else database_path()
     if isinstance(path, Path) and _is_empty(path.expanduser()) and str(path) != ":memory:":
         if dry_run:
             path = Path(":memory:")
@@ -227,13 +231,10 @@ def opened(
             fail(
                 f"there is no database {path}: create it with `mcpvectordb --db {path} ingest PATH`"
             )
-        elif context.find_root().obj is None:
+        elif place is None:
             path.parent.mkdir(parents=True, exist_ok=True)
     config = configured(read_only=read_only, model=model, embeddings=embeddings)
-    with (
-        Database(path, config=config) as db,
-        db.acting_as("shell"),
-    ):
+    with Database(path, config=config) as db, db.acting_as("shell"):
         if db.set_aside:
             complain(db.set_aside)
         yield db
@@ -247,11 +248,11 @@ def _is_empty(path: Path) -> bool:
         return not path.exists()
 
 
-def database_path(context: click.Context) -> Path:
+def database_path() -> Path:
     """The path of the database file that the options name."""
     from mcpvectordb.config import Config
 
-    place: Path | str | None = context.find_root().obj
+    place = given_database()
     if isinstance(place, str):
         fail("this is for files, and not for what was published: name a file by --db")
     return place or Config.data_folder() / "notes.db"

@@ -10,7 +10,7 @@ import click
 from mcpvectordb import dates
 from mcpvectordb.cli.main import database_path, opened
 from mcpvectordb.cli.options import ask, json_option, yes_option
-from mcpvectordb.cli.output import busy, complain, fail, library_line, plain, print_json, show
+from mcpvectordb.cli.output import busy, fail, library_line, plain, show, show_result
 from mcpvectordb.config import Config
 
 SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
@@ -18,14 +18,13 @@ SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
 
 @click.command()
 @json_option
-@click.pass_context
-def status(context: click.Context, as_json: bool) -> None:
+def status(as_json: bool) -> None:
     """Show counts, the model, what takes the space, and what is not embedded yet.
 
     Each document is embedded (found by meaning), partly embedded, waiting, or empty (it has no
     text).
     """
-    with opened(context) as db:
+    with opened() as db:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
         with busy("measuring") if stats.bytes > SLOW_BYTES else contextlib.nullcontext():
             space = {what: size for what, size in db.space().items() if size}
@@ -38,24 +37,21 @@ def status(context: click.Context, as_json: bool) -> None:
             for each in libraries
         }
     facts = {**plain(stats), **plain(coverage), "parser": _confinement()}
-    if as_json:
-        per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
-        print_json({**facts, "space": space, "backlogs": backlogs, "libraries": per_library})
-        return
-    facts["origins"] = ", ".join(stats.origins)
-    del facts["notes"]
-    for name, value in facts.items():
-        show(f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}")
+    per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
+    result = {**facts, "space": space, "backlogs": backlogs, "libraries": per_library}
+    told = {name: value for name, value in facts.items() if name != "notes"}
+    told["origins"] = ", ".join(stats.origins)
     total = sum(space.values())
-    for what, size in space.items():
-        show(f"  {what:<24} {size:>15,} bytes {size / total:6.1%}")
-    for each in libraries:
-        show(f"  {library_line(each, waiting[each.name])}")
-    for shelf, backlog in backlogs.items():
-        if backlog.note:
-            complain(f"{shelf}: {backlog.note}")
-    for note in stats.notes:
-        complain(note)
+    lines = [
+        *(
+            f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}"
+            for name, value in told.items()
+        ),
+        *(f"  {what:<24} {size:>15,} bytes {size / total:6.1%}" for what, size in space.items()),
+        *(f"  {library_line(each, waiting[each.name])}" for each in libraries),
+    ]
+    waits = [f"{shelf}: {each.note}" for shelf, each in backlogs.items() if each.note]
+    show_result(result, lines, [*waits, *stats.notes], as_json=as_json)
 
 
 def _confinement() -> str:
@@ -72,28 +68,19 @@ def _confinement() -> str:
 
 @click.command()
 @json_option
-@click.pass_context
-def check(context: click.Context, as_json: bool) -> None:
+def check(as_json: bool) -> None:
     """Verify the whole file; exit code 1 if anything is wrong."""
-    with opened(context) as db, busy("checking"):
+    with opened() as db, busy("checking"):
         problems = db.check()
         notes = () if problems else db.stats().notes
     parser = _confinement()
-    if as_json:
-        facts = {"sound": not problems, "problems": problems, "notes": list(notes)}
-        print_json({**facts, "parser": parser})
-    else:
-        for note in notes:
-            complain(note)
-        for each in problems or ["sound"]:
-            show(each)
-        if not parser.startswith("confined"):
-            complain(f"the parser of files is {parser}")
+    facts = {"sound": not problems, "problems": problems, "notes": list(notes), "parser": parser}
+    unconfined = "" if parser.startswith("confined") else f"the parser of files is {parser}"
+    show_result(facts, problems or ["sound"], [*notes, unconfined], as_json=as_json)
     if problems:
-        path = database_path(context)
         fail(
             "`mcpvectordb rebuild` makes the indexes again; if that does not help, `mcpvectordb "
-            f"salvage {path} NEW` saves what can be read into a new file"
+            f"salvage {database_path()} NEW` saves what can be read into a new file"
         )
 
 
@@ -102,8 +89,7 @@ def check(context: click.Context, as_json: bool) -> None:
     "--clock", is_flag=True, help="Also set back the history's clock, if one was ahead; asks first."
 )
 @yes_option
-@click.pass_context
-def rebuild(context: click.Context, clock: bool, yes: bool) -> None:
+def rebuild(clock: bool, yes: bool) -> None:
     """Rebuild the indexes from the stored texts and embeddings."""
     if clock:
         ask(
@@ -111,16 +97,15 @@ def rebuild(context: click.Context, clock: bool, yes: bool) -> None:
             "days after that gets the time of the last change before.",
             yes,
         )
-    with opened(context) as db, busy("rebuilding"):
+    with opened() as db, busy("rebuilding"):
         db.rebuild(clock=clock)
     show("rebuilt")
 
 
 @click.command()
-@click.pass_context
-def compact(context: click.Context) -> None:
+def compact() -> None:
     """Return unused space to the disk."""
-    with opened(context) as db, busy("compacting"):
+    with opened() as db, busy("compacting"):
         freed = db.compact()
     show(f"{freed:,} bytes freed")
 
@@ -131,13 +116,12 @@ def compact(context: click.Context) -> None:
 @click.option(
     "--no-history", is_flag=True, help="Leave out what was replaced or deleted, to give it away."
 )
-@click.pass_context
-def copy(context: click.Context, target: Path, overwrite: bool, no_history: bool) -> None:
+def copy(target: Path, overwrite: bool, no_history: bool) -> None:
     """Write a complete copy as one file.
 
     Safe while other processes use the database; cp is not.
     """
-    with opened(context) as db, busy("copying"):
+    with opened() as db, busy("copying"):
         written = db.copy_to(target, overwrite=overwrite, history=not no_history)
     show(f"copied to {written}")
 
@@ -152,16 +136,11 @@ def salvage(damaged: Path, target: Path, as_json: bool) -> None:
 
     with busy("salvaging"):
         done = salvage(damaged, target)
-    if as_json:
-        print_json(done)
-        return
-    saved = ", ".join(
-        f"{count:,} {name.replace('_', ' ')}" for name, count in done.rows.items() if count
-    )
-    show(f"saved into {done.path}: {saved or 'nothing'}")
-    for each in done.lost:
-        show(f"lost: {each}")
-    for each in done.incomplete:
-        show(f"not sure to be whole: {each}")
-    if done.incomplete:
-        show("ingest those again to make them whole")
+    rows = [f"{n:,} {name.replace('_', ' ')}" for name, n in done.rows.items() if n]
+    lines = [
+        f"saved into {done.path}: {', '.join(rows) or 'nothing'}",
+        *(f"lost: {each}" for each in done.lost),
+        *(f"not sure to be whole: {each}" for each in done.incomplete),
+        *(["ingest those again to make them whole"] if done.incomplete else []),
+    ]
+    show_result(done, lines, as_json=as_json)

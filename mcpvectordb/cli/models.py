@@ -10,7 +10,7 @@ import click
 
 from mcpvectordb.cli.main import configured, database_path, opened
 from mcpvectordb.cli.options import json_option
-from mcpvectordb.cli.output import bar, print_json, show
+from mcpvectordb.cli.output import bar, show, show_result
 
 if TYPE_CHECKING:
     from mcpvectordb.embedding.catalogue import Model, ModelKind, Pooling
@@ -23,8 +23,7 @@ def model() -> None:
 
 @model.command("list")
 @json_option
-@click.pass_context
-def list_(context: click.Context, as_json: bool) -> None:
+def list_(as_json: bool) -> None:
     """Show the known models: which are on this machine, and how to get the others.
 
     The file's own is marked with *. Beside its size and languages stands how well a model finds
@@ -33,14 +32,10 @@ def list_(context: click.Context, as_json: bool) -> None:
     from mcpvectordb.embedding import weights
     from mcpvectordb.embedding.catalogue import CATALOGUE
 
-    folder, used = configured().models_folder(), _model_of_the_file(context)
+    folder, used = configured().models_folder(), _model_of_the_file()
     models = [*CATALOGUE.values(), *weights.added(folder)]
     rows = [_row(each, weights.installed(each, folder), each.name == used) for each in models]
-    if as_json:
-        print_json({"models": rows})
-        return
-    for line in _lines(rows):
-        show(line)
+    show_result({"models": rows}, _lines(rows), as_json=as_json)
 
 
 def _row(model: Model, installed: bool, used: bool) -> dict[str, Any]:
@@ -91,11 +86,11 @@ def figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".removeprefix("0")
 
 
-def _model_of_the_file(context: click.Context) -> str:
+def _model_of_the_file() -> str:
     """The name of the model that the file uses; "" without a file."""
-    if not database_path(context).expanduser().exists():
+    if not database_path().expanduser().exists():
         return ""
-    with opened(context, read_only=True) as db:
+    with opened(read_only=True) as db:
         return db.stats().model
 
 
@@ -178,9 +173,8 @@ def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
 
 @model.command()
 @click.argument("name")
-@click.pass_context
-def use(context: click.Context, name: str) -> None:
+def use(name: str) -> None:
     """Embed the whole file again with another model; until then searches use the old one."""
-    with opened(context) as db, bar(f"embedding with {name}", "chunks") as move:
+    with opened() as db, bar(f"embedding with {name}", "chunks") as move:
         db.use_model(name, progress=move)
     show(f"the file now uses {name}")

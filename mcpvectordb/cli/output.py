@@ -140,18 +140,41 @@ def show_skipped(done: Synced) -> None:
         show(f"skipped {more} more")
 
 
-def complain_notes(done: Synced) -> None:
-    """Print a line for each file of which something could not be read, and the note on all."""
+def complain_files(done: Synced) -> dict[str, str]:
+    """Print a line for each file that failed or was read in part, and the note on all.
+
+    Returns what is wrong with those that failed.
+    """
+    failed = {
+        path: message if path in message else f"{path}: {message}"
+        for path, message in done.failures
+    }
+    for message in failed.values():
+        complain(message)
     for path, note in done.partial:
         complain(f"{path}: {note}")
     if done.note:
         complain(f"{done.library}: {done.note}")
+    return failed
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON; DEL and C1 are escaped as well, which JSON does not demand."""
     text = json.dumps(plain(value), ensure_ascii=False, indent=2)
     click.echo(_NOT_ESCAPED_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def show_result(
+    result: object, lines: Iterable[str], notes: Iterable[str] = (), *, as_json: bool
+) -> None:
+    """Print a result as JSON, or the lines that say it and on stderr the notes that are not ""."""
+    if as_json:
+        print_json(result)
+        return
+    for line in lines:
+        show(line)
+    for note in filter(None, notes):
+        complain(note)
 
 
 def plain(value: object) -> Any:

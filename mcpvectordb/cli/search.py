@@ -1,8 +1,8 @@
-"""The command search, for passages and for documents."""
+"""Commands that find something in texts: search, grep, verify."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,11 @@ from mcpvectordb.cli.options import (
     library_option,
     where_option,
 )
-from mcpvectordb.cli.output import complain, print_json, show_block
+from mcpvectordb.cli.output import complain, print_json, show_block, show_result
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
+
+if TYPE_CHECKING:
+    from mcpvectordb import Document, Memory, Quotation
 
 
 @click.command()
@@ -76,10 +79,7 @@ from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 @click.option("--csv", is_flag=True, help="Print CSV.")
 @click.option("--xml", is_flag=True, help="Print XML.")
 @click.option("--explain", is_flag=True, help="Show the score and those of each leg.")
-@click.pass_context
 def search(
-    context: click.Context,
-    /,
     words: tuple[str, ...],
     conditions: tuple[str, ...],
     as_json: bool,
@@ -95,7 +95,7 @@ def search(
     if len(wanted) + as_json > 1:
         named = " and ".join(f"--{form}" for form in ([*["json"] * as_json, *wanted]))
         raise click.UsageError(f"{named} contradict each other: choose one")
-    with opened(context) as db:
+    with opened() as db:
         check_library(db, options["library"])
         results = db.documents.search(query, where=conditions_from(conditions), **options)
         if as_json:
@@ -109,3 +109,62 @@ def search(
             print_results(results, query, options["offset"], explain=explain)
         if results.note and not as_json:
             complain(results.note)
+
+
+@click.command()
+@click.argument("pattern")
+@click.option("--literal", "-F", is_flag=True, help="Look for PATTERN as it is.")
+@click.option("--ignore-case", "-i", is_flag=True, help="Let upper and lower case match.")
+@library_option
+@click.option("--limit", "-n", default=50, show_default=True, type=click.IntRange(min=0))
+@json_option
+def grep(
+    pattern: str, literal: bool, ignore_case: bool, library: str | None, limit: int, as_json: bool
+) -> None:
+    """Find lines that match a regular expression (RE2), in documents and memories.
+
+    The exit code is 1 if there is none.
+    """
+    with opened() as db:
+        found = db.grep(
+            pattern, literal=literal, case_sensitive=not ignore_case, library=library, limit=limit
+        )
+    lines = (f"{_name(each.item)}:{each.line}: {each.text}" for each in found)
+    more = found.total - len(found)
+    notes = (f"{more:,} more lines match; --limit shows more" if more else "", found.note)
+    show_result(found, lines, notes, as_json=as_json)
+    if not found.total:
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("quotation")
+@click.argument("document", required=False)
+@click.option("--page", type=click.IntRange(min=1), help="It should stand on this page.")
+@json_option
+def verify(quotation: str, document: str | None, page: int | None, as_json: bool) -> None:
+    """Check whether a quotation stands in DOCUMENT (also path:line), or anywhere.
+
+    The answer is exact, spacing (with other spacing, hyphens or quotation marks), elsewhere or
+    absent, with the place and the SHA-256 of the text. The exit code is 1 for the last two.
+    """
+    with opened() as db:
+        found = db.verify(quotation, document=document, page=page)
+    show_result(found, _verified(found), as_json=as_json)
+    if found.note:
+        complain(found.note)
+    if found.status in ("elsewhere", "absent"):
+        raise SystemExit(1)
+
+
+def _verified(found: Quotation) -> list[str]:
+    if found.item is None or not found.text:
+        return [f"absent ({found.searched:,} texts were read)"]
+    page = "" if found.page is None else f", p. {found.page}"
+    place = f"{_name(found.item)}:{found.first_line}-{found.last_line}{page}"
+    told = f"{found.status}: {place} (SHA-256 of the text: {found.text_sha256})"
+    return [told] if found.exact else [told, f"It stands there as: {found.text}"]
+
+
+def _name(item: Document | Memory) -> str:
+    return getattr(item, "path", "") or f"context {item.id}"

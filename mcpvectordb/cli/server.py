@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
+from mcpvectordb.cli.main import given_database, opened
 from mcpvectordb.cli.output import fail, show, show_block
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
+def serve(arguments: tuple[str, ...]) -> None:
     """Serve the database to MCP hosts; the same as mcpvectordb-server (see `serve --help`)."""
     from mcpvectordb_server.__main__ import main
 
-    db = context.find_root().obj
+    db = given_database()
     raise SystemExit(
         main([*(["--db", str(db)] if db else []), *arguments], prog="mcpvectordb serve")
     )
@@ -31,8 +31,7 @@ def serve(context: click.Context, arguments: tuple[str, ...]) -> None:
 )
 @click.option("--no-open", is_flag=True, help="Print the address without opening a browser.")
 @click.option("--read-only", is_flag=True, help="Only look: nothing can be changed.")
-@click.pass_context
-def web(context: click.Context, port: int | None, no_open: bool, read_only: bool) -> None:
+def web(port: int | None, no_open: bool, read_only: bool) -> None:
     """Look into the database in a browser, live, while agents write to it.
 
     The page is served on this machine only, until Ctrl-C. Its address has a token that lets one
@@ -41,10 +40,9 @@ def web(context: click.Context, port: int | None, no_open: bool, read_only: bool
     import os
 
     from mcpvectordb import Config
-    from mcpvectordb.cli.main import opened
     from mcpvectordb_server.web.serve import serve as serve_page
 
-    with opened(context, make=not read_only, read_only=read_only) as db:
+    with opened(make=not read_only, read_only=read_only) as db:
         token = os.environ.get(Config.ENV_PREFIX + "TOKEN")
         serve_page(db, port=port, open_page=not no_open, token=token)
 
@@ -72,9 +70,7 @@ def web(context: click.Context, port: int | None, no_open: bool, read_only: bool
     help="Enter a server that runs elsewhere, with its bearer token (MCPVECTORDB_TOKEN).",
 )
 @click.argument("arguments", nargs=-1, metavar="[-- SERVER OPTIONS]")
-@click.pass_context
 def setup(
-    context: click.Context,
     host: str | None,
     roots: tuple[Path, ...],
     remove: bool,
@@ -95,7 +91,7 @@ def setup(
     if host is None and not print_entry:
         fail("name a HOST (see `mcpvectordb setup --help`), or print the entry with --print", 2)
     known = hosts.find(host) if host else hosts.ANY
-    db: Path | str = context.find_root().obj or default_db()
+    db: Path | str = given_database() or default_db()
     if isinstance(db, Path):
         db = db.expanduser().absolute()
     token = token_of(url) if url else ""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mcpvectordb.config import Config
@@ -18,7 +16,6 @@ from mcpvectordb.network.addresses import parse_url
 from mcpvectordb.network.connection import Deadline
 
 LONGEST_TIMEOUT = 3_600.0
-MOST_BATCH = 2_048
 _TEXTS = ("Tea is steeped for three minutes.", "The budget of the year 2025 was approved.")
 _QUESTION = "How long does tea steep?"
 _SEARCH = "Represent this sentence for searching relevant passages: "
@@ -76,7 +73,17 @@ def add_endpoint(
     """
     config = config or Config()
     folder = config.models_folder()
-    _check(name, folder, kind, key_variable, max_tokens, dimensions, batch_size)
+    check_name(name, folder, replaced=_is_endpoint)
+    if kind not in ("embedder", "reranker"):
+        raise InvalidInput(f"kind must be embedder or reranker, not {kind!r}")
+    _check_variable(key_variable)
+    for given, value, least, most in (
+        ("max_tokens", max_tokens, 32, 1_000_000),
+        ("dimensions", 1 if dimensions is None else dimensions, 1, 8192),
+        ("batch_size", batch_size, 2, 2_048),
+    ):
+        if not least <= value <= most:
+            raise InvalidInput(f"{given} must be {least} to {most}, not {value}")
     for given, seconds in (("timeout", timeout), ("query_timeout", query_timeout)):
         if not 0 < seconds <= LONGEST_TIMEOUT:
             raise InvalidInput(f"{given} must be above 0 and at most 3600 seconds, not {seconds}")
@@ -102,39 +109,23 @@ def add_endpoint(
     )
     try_out = _tried_reranker if kind == "reranker" else _tried_embedder
     tried = try_out(described, server, config.proxy)
-    _keep(tried, folder)
+    with weights.adding(folder, name) as made:
+        weights.describe(tried, made)
     return tried
 
 
-def _check(
-    name: str,
-    folder: Path,
-    kind: str,
-    key_variable: str,
-    max_tokens: int,
-    dimensions: int | None,
-    batch_size: int,
-) -> None:
-    check_name(name, folder, replaced=_is_endpoint)
-    if kind not in ("embedder", "reranker"):
-        raise InvalidInput(f"kind must be embedder or reranker, not {kind!r}")
-    if key_variable and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", key_variable):
+def _check_variable(name: str) -> None:
+    if name and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name):
         # It is not repeated: somebody may have given the key itself.
         raise InvalidInput(
             "key_variable is the name of an environment variable, such as OPENAI_API_KEY, never "
             "the key itself"
         )
-    if key_variable.startswith(Config.ENV_PREFIX):
+    if name.startswith(Config.ENV_PREFIX):
         raise InvalidInput(
             f"variables that begin with {Config.ENV_PREFIX} are settings; name the key's "
             "variable differently"
         )
-    if not 32 <= max_tokens <= 1_000_000:
-        raise InvalidInput(f"max_tokens must be 32 to 1,000,000, not {max_tokens}")
-    if dimensions is not None and not 1 <= dimensions <= 8192:
-        raise InvalidInput(f"dimensions must be 1 to 8192, not {dimensions}")
-    if not 2 <= batch_size <= MOST_BATCH:
-        raise InvalidInput(f"batch_size must be 2 to {MOST_BATCH}, not {batch_size}")
 
 
 def _base(url: str, route: str) -> str:
@@ -210,17 +201,3 @@ def _ranked(model: Model, server: Endpoint, proxy: str) -> list[float]:
 def _is_endpoint(folder: Path) -> bool:
     """Whether the folder of an added model has the description of an endpoint only."""
     return [path.name for path in folder.iterdir()] == [weights.DESCRIPTION]
-
-
-def _keep(model: Model, folder: Path) -> None:
-    with (
-        weights.writing(folder),
-        tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as temporary,
-    ):
-        made, final = Path(temporary) / model.name, folder / model.name
-        made.mkdir()
-        (made / weights.DESCRIPTION).write_text(json.dumps(asdict(model), indent=2))
-        if final.exists():  # a folder does not replace one that has a file
-            weights.settle(made / weights.DESCRIPTION, final / weights.DESCRIPTION)
-        else:
-            weights.settle(made, final)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile, Pooling
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder
-from mcpvectordb.embedding.weights import DESCRIPTION, settle, sha256, writing
+from mcpvectordb.embedding.weights import adding, describe, sha256
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
 
 # No chunk has more than 2,000 tokens, and the memory of a run grows with the square of its length.
@@ -46,9 +45,7 @@ def add(
     name = name or directory.resolve().name
     check_name(name, folder)
     sources = _sources(directory)
-    with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
-        copy = Path(temporary) / name
-        copy.mkdir()
+    with adding(folder, name) as copy:
         copies = {
             role: Path(shutil.copyfile(path, copy / path.name)) for role, path in sources.items()
         }
@@ -65,8 +62,7 @@ def add(
             files={role: _file(path) for role, path in copies.items()},
         )
         model = _tried(described, copies, directory, pooling)
-        (copy / DESCRIPTION).write_text(json.dumps(asdict(model), indent=2))
-        settle(copy, folder / name)
+        describe(model, copy)
     return model
 
 

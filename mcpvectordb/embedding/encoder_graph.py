@@ -11,12 +11,11 @@ Activations are scaled per run, so a run is one text (see `onnx`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mcpvectordb.embedding import e5s1, onnx_writer
-from mcpvectordb.embedding.onnx_writer import CONTRIB, FLOAT, INT64, Attribute
+from mcpvectordb.embedding import e5s1
+from mcpvectordb.embedding.onnx_writer import FLOAT, INT64, OnnxGraph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,72 +30,22 @@ def assemble(path: Path) -> bytes:
 
     Its input are token ids [1, tokens], its output the vectors of the tokens [1, tokens, hidden].
     """
-    weights, graph = e5s1.read(path), _Assembly()
+    weights, graph = e5s1.read(path), OnnxGraph()
     hidden = _embeddings(graph, weights)
-    for layer in range(weights.shape.layers):
+    for layer in range(weights.layers):
         hidden = _layer(graph, weights, f"l{layer}", hidden)
-    return graph.file(hidden)
+    shape = ("batch", "tokens", "hidden")
+    return graph.file({"input_ids": INT64}, {"last_hidden_state": hidden}, shape)
 
 
-class _Assembly:
-    """The nodes and constants of a graph while it is assembled; values are known by name."""
-
-    def __init__(self) -> None:
-        self._nodes: list[bytes] = []
-        self._tensors: list[bytes] = []
-
-    def constant(self, values: NDArray[Any]) -> str:
-        name = f"constant_{len(self._tensors)}"
-        self._tensors.append(onnx_writer.tensor(name, values))
-        return name
-
-    def number(self, value: float) -> str:
-        import numpy as np
-
-        return self.constant(np.array(value, np.float32))
-
-    def split(
-        self, operator: str, inputs: Sequence[str], parts: int, **options: Attribute
-    ) -> list[str]:
-        return self._node(operator, inputs, parts, "", options)
-
-    def apply(self, operator: str, *inputs: str, **options: Attribute) -> str:
-        return self._node(operator, inputs, 1, "", options)[0]
-
-    def contrib(self, operator: str, *inputs: str, **options: Attribute) -> str:
-        """An operator that ONNX Runtime has beside the standard."""
-        return self._node(operator, inputs, 1, CONTRIB, options)[0]
-
-    def _node(
-        self,
-        operator: str,
-        inputs: Sequence[str],
-        outputs: int,
-        domain: str,
-        options: dict[str, Attribute],
-    ) -> list[str]:
-        names = [f"{operator}_{len(self._nodes)}_{number}" for number in range(outputs)]
-        self._nodes.append(onnx_writer.node(operator, inputs, names, options, domain))
-        return names
-
-    def file(self, output: str) -> bytes:
-        self._nodes.append(onnx_writer.node("Identity", [output], ["last_hidden_state"], {}))
-        return onnx_writer.model(
-            self._nodes,
-            self._tensors,
-            [onnx_writer.value("input_ids", INT64, ("batch", "tokens"))],
-            [onnx_writer.value("last_hidden_state", FLOAT, ("batch", "tokens", "hidden"))],
-        )
-
-
-def _embeddings(graph: _Assembly, weights: e5s1.E5S1) -> str:
+def _embeddings(graph: OnnxGraph, weights: e5s1.E5S1) -> str:
     """The sum of a token's word, position and type, normalised."""
     import numpy as np
 
-    shape = weights.shape
-    words = _words(graph, weights.blocks("emb.word", shape.vocabulary, shape.hidden))
-    positions = weights.floats("emb.pos", shape.positions, shape.hidden)
-    types = weights.floats("emb.type", shape.types, shape.hidden)
+    width = weights.hidden
+    words = _words(graph, weights.blocks("emb.word", weights.vocabulary, width))
+    positions = weights.floats("emb.pos", weights.positions, width)
+    types = weights.floats("emb.type", weights.types, width)
     tokens = graph.apply("Shape", "input_ids", start=1, end=2)
     first = graph.apply(
         "Slice", graph.constant(positions + types[0]), graph.constant(np.zeros(1, np.int64)), tokens
@@ -106,30 +55,32 @@ def _embeddings(graph: _Assembly, weights: e5s1.E5S1) -> str:
         graph.apply("Add", words, first),
         *_norm(graph, weights, "emb.ln"),
         axis=-1,
-        epsilon=shape.epsilon,
+        epsilon=weights.epsilon,
     )
 
 
-def _words(graph: _Assembly, table: e5s1.Blocks) -> str:
+def _words(graph: OnnxGraph, table: e5s1.Blocks) -> str:
     """The rows of the table of words: halves of bytes, less 8, times the scales of their blocks."""
     import numpy as np
 
+    def number(value: float) -> str:
+        return graph.constant(np.array(value, np.float32))
+
     rows = graph.apply("Gather", graph.constant(table.nibbles), "input_ids")
     rows = graph.apply("Cast", rows, to=FLOAT)
-    high = graph.apply("Floor", graph.apply("Mul", rows, graph.number(1 / 16)))
-    low = graph.apply("Sub", rows, graph.apply("Mul", high, graph.number(16)))
-    halves = graph.apply("Sub", graph.apply("Concat", low, high, axis=-1), graph.number(8))
+    high = graph.apply("Floor", graph.apply("Mul", rows, number(1 / 16)))
+    low = graph.apply("Sub", rows, graph.apply("Mul", high, number(16)))
+    halves = graph.apply("Sub", graph.apply("Concat", low, high, axis=-1), number(8))
     scales = graph.apply("Gather", graph.constant(table.scales[:, :, None]), "input_ids")
     values = graph.apply("Mul", halves, graph.apply("Cast", scales, to=FLOAT))
     return graph.apply("Reshape", values, graph.constant(np.array([0, 0, -1], np.int64)))
 
 
-def _layer(graph: _Assembly, weights: e5s1.E5S1, layer: str, hidden: str) -> str:
+def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str:
     """Attention and the feed-forward network, each added to its input and normalised."""
     import numpy as np
 
-    shape = weights.shape
-    width, inner = shape.hidden, shape.feed_forward
+    width, inner = weights.hidden, weights.feed_forward
 
     def matrix(name: str, rows: int, columns: int) -> NDArray[np.float32]:
         return weights.blocks(f"{layer}.{name}.w", rows, columns).values()
@@ -144,15 +95,15 @@ def _layer(graph: _Assembly, weights: e5s1.E5S1, layer: str, hidden: str) -> str
             skip,
             *_norm(graph, weights, f"{layer}.{norm}"),
             graph.constant(bias(name)),
-            epsilon=shape.epsilon,
+            epsilon=weights.epsilon,
         )
 
     # One product for queries, keys and values: their input is scaled and rounded once.
     joined = np.concatenate([matrix(each, width, width) for each in "qkv"])
     biases = graph.constant(np.concatenate([bias(each) for each in "qkv"]))
     projected = graph.apply("Add", _multiplied(graph, hidden, joined), biases)
-    queries, keys, values = graph.split("Split", [projected], 3, axis=-1)
-    attention = graph.contrib("MultiHeadAttention", queries, keys, values, num_heads=shape.heads)
+    queries, keys, values = graph.split(projected, 3)
+    attention = graph.contrib("MultiHeadAttention", queries, keys, values, num_heads=weights.heads)
     attention = _multiplied(graph, attention, matrix("ao", width, width))
     hidden = added(attention, "ao", hidden, "aln")
     forward = _multiplied(graph, hidden, matrix("fi", inner, width))
@@ -160,7 +111,7 @@ def _layer(graph: _Assembly, weights: e5s1.E5S1, layer: str, hidden: str) -> str
     return added(_multiplied(graph, forward, matrix("fo", width, inner)), "fo", hidden, "oln")
 
 
-def _multiplied(graph: _Assembly, values: str, matrix: NDArray[np.float32]) -> str:
+def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> str:
     """Values times a matrix [outputs, inputs], which is kept in int8 with a scale per output."""
     import numpy as np
 
@@ -175,9 +126,6 @@ def _multiplied(graph: _Assembly, values: str, matrix: NDArray[np.float32]) -> s
     )
 
 
-def _norm(graph: _Assembly, weights: e5s1.E5S1, name: str) -> tuple[str, str]:
-    width = weights.shape.hidden
-    return (
-        graph.constant(weights.floats(f"{name}.w", width)),
-        graph.constant(weights.floats(f"{name}.b", width)),
-    )
+def _norm(graph: OnnxGraph, weights: e5s1.E5S1, name: str) -> tuple[str, str]:
+    gain, bias = (weights.floats(f"{name}.{part}", weights.hidden) for part in "wb")
+    return graph.constant(gain), graph.constant(bias)

@@ -7,8 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model, ModelKind
@@ -58,25 +59,25 @@ class OnnxModel:
         self.threads = threads or processors()
         self._files = files
         self._cache = GraphCache(cache, model.digest) if cache else None
-        self._tokens = _Lazy(self._load_tokens)
-        self._graph = _Lazy(self._load_graph)
+        self._loading = threading.Lock()
+        self._graph: _Graph | None = None
 
-    @property
+    @cached_property
     def tokens(self) -> TokenPipeline:
         """The model's tokenizer."""
-        return self._tokens.get()
+        verify(self._files["tokenizer"], self.model.files["tokenizer"])
+        return tokenizer_of(self._files["tokenizer"])
 
     def run(self, ids: Sequence[int], types: Sequence[int] | None = None) -> NDArray[Any]:
         """Return the graph's output for token ids; a pair of texts has type ids as well."""
-        return self._graph.get().run(ids, types)
+        with self._loading:
+            graph = self._graph = self._graph or self._load_graph()
+        return graph.run(ids, types)
 
     def close(self) -> None:
         """Release the graph and its memory; the next text loads it again."""
-        self._graph.forget()
-
-    def _load_tokens(self) -> TokenPipeline:
-        verify(self._files["tokenizer"], self.model.files["tokenizer"])
-        return tokenizer_of(self._files["tokenizer"])
+        with self._loading:
+            self._graph = None
 
     def _load_graph(self) -> _Graph:
         _disable_telemetry()
@@ -252,25 +253,6 @@ def _disable_telemetry() -> None:
     import onnxruntime
 
     onnxruntime.disable_telemetry_events()
-
-
-class _Lazy(Generic[T]):
-    """A lazily made value; one thread makes it while the others wait."""
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._value: T | None = None
-
-    def get(self) -> T:
-        with self._lock:
-            if self._value is None:
-                self._value = self._make()
-            return self._value
-
-    def forget(self) -> None:
-        with self._lock:
-            self._value = None
 
 
 def processors() -> int:

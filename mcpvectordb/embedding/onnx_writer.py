@@ -1,4 +1,4 @@
-"""Write ONNX files: a protobuf message of nodes and tensors, encoded by hand.
+"""Write ONNX files: a protobuf message of nodes and constants, encoded by hand.
 
 Of protobuf only three kinds of fields are needed: whole numbers, float32 and length-prefixed bytes.
 The package `onnx` would bring protobuf and 60 MB for them.
@@ -7,7 +7,6 @@ The package `onnx` would bring protobuf and 60 MB for them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,76 +14,100 @@ if TYPE_CHECKING:
 
 FLOAT, INT32, INT64 = 1, 6, 7
 _KINDS = {"float32": FLOAT, "uint8": 2, "int8": 3, "int64": INT64, "float16": 10}
-_IR_VERSION, OPSET = 9, 17
-CONTRIB = "com.microsoft"  # operators of ONNX Runtime itself
-
-Attribute = int | float | str | Sequence[int]
+_IR_VERSION, _OPSET = 9, 17
+_CONTRIB = "com.microsoft"  # operators that ONNX Runtime has beside the standard
 
 
-def message(*fields: tuple[int, int | float | str | bytes]) -> bytes:
-    """A protobuf message of numbered fields."""
-    return b"".join(_field(number, value) for number, value in fields)
+class OnnxGraph:
+    """A graph while it is put together; values are known by name."""
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._constants: list[bytes] = []
+
+    def constant(self, values: NDArray[Any]) -> str:
+        """A value that is part of the file."""
+        name = f"constant_{len(self._constants)}"
+        sizes = ((1, size) for size in values.shape)
+        kind = _KINDS[values.dtype.name]
+        self._constants.append(_message(*sizes, (2, kind), (8, name), (9, values.tobytes())))
+        return name
+
+    def apply(self, operator: str, *inputs: str, **options: float) -> str:
+        """What an operator of the standard makes of values."""
+        return self._node(operator, inputs, 1, "", options)[0]
+
+    def contrib(self, operator: str, *inputs: str, **options: float) -> str:
+        """What one of ONNX Runtime's own operators makes of values."""
+        return self._node(operator, inputs, 1, _CONTRIB, options)[0]
+
+    def split(self, values: str, parts: int) -> list[str]:
+        """Values in so many equal parts of their last dimension."""
+        return self._node("Split", (values,), parts, "", {"axis": -1})
+
+    def file(
+        self, inputs: dict[str, int], outputs: dict[str, str], shape: tuple[str, ...] = ()
+    ) -> bytes:
+        """The content of an ONNX file.
+
+        Inputs [batch, tokens] have types, outputs are values under another name, each of the
+        dimensions that `shape` names.
+        """
+        for name, value in outputs.items():
+            self._nodes.append(_node("Identity", (value,), [name], "", {}))
+        graph = _message(
+            *((1, each) for each in self._nodes),
+            (2, "graph"),
+            *((5, each) for each in self._constants),
+            *((11, _value(name, kind, ("batch", "tokens"))) for name, kind in inputs.items()),
+            *((12, _value(name, FLOAT, shape)) for name in outputs),
+        )
+        operators = _message((1, ""), (2, _OPSET)), _message((1, _CONTRIB), (2, 1))
+        return _message((1, _IR_VERSION), (7, graph), *((8, each) for each in operators))
+
+    def _node(
+        self,
+        operator: str,
+        inputs: tuple[str, ...],
+        outputs: int,
+        domain: str,
+        options: dict[str, float],
+    ) -> list[str]:
+        names = [f"{operator}_{len(self._nodes)}_{number}" for number in range(outputs)]
+        self._nodes.append(_node(operator, inputs, names, domain, options))
+        return names
 
 
-def tensor(name: str, values: NDArray[Any]) -> bytes:
-    """A constant of a graph."""
-    return message(
-        *((1, size) for size in values.shape),
-        (2, _KINDS[values.dtype.name]),
-        (8, name),
-        (9, values.tobytes()),
-    )
-
-
-def node(
+def _node(
     operator: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    attributes: Mapping[str, Attribute],
-    domain: str = "",
+    inputs: tuple[str, ...],
+    outputs: list[str],
+    domain: str,
+    options: dict[str, float],
 ) -> bytes:
-    """An operator with the names of its inputs and outputs; "" stands for an input left out."""
-    return message(
+    return _message(
         *((1, each) for each in inputs),
         *((2, each) for each in outputs),
         (4, operator),
-        *((5, _attribute(name, value)) for name, value in attributes.items()),
+        *((5, _attribute(name, value)) for name, value in options.items()),
         (7, domain),
     )
 
 
-def value(name: str, kind: int, shape: Sequence[str]) -> bytes:
-    """An input or output of a graph; its shape are the names of its dimensions."""
-    dimensions = [(1, message((2, each))) for each in shape]
-    return message((1, name), (2, message((1, message((1, kind), (2, message(*dimensions)))))))
-
-
-def model(
-    nodes: Sequence[bytes],
-    tensors: Sequence[bytes],
-    inputs: Sequence[bytes],
-    outputs: Sequence[bytes],
-) -> bytes:
-    """The content of an ONNX file."""
-    graph = message(
-        *((1, each) for each in nodes),
-        (2, "graph"),
-        *((5, each) for each in tensors),
-        *((11, each) for each in inputs),
-        *((12, each) for each in outputs),
-    )
-    operators = [message((1, ""), (2, OPSET)), message((1, CONTRIB), (2, 1))]
-    return message((1, _IR_VERSION), (7, graph), *((8, each) for each in operators))
-
-
-def _attribute(name: str, value: Attribute) -> bytes:
+def _attribute(name: str, value: float) -> bytes:
     if isinstance(value, int):
-        return message((1, name), (3, value), (20, 2))
-    if isinstance(value, float):
-        return message((1, name), (2, value), (20, 1))
-    if isinstance(value, str):
-        return message((1, name), (4, value), (20, 3))
-    return message((1, name), *((8, each) for each in value), (20, 7))
+        return _message((1, name), (3, value), (20, 2))
+    return _message((1, name), (2, value), (20, 1))
+
+
+def _value(name: str, kind: int, shape: tuple[str, ...]) -> bytes:
+    dimensions = [(1, _message((2, each))) for each in shape]
+    return _message((1, name), (2, _message((1, _message((1, kind), (2, _message(*dimensions)))))))
+
+
+def _message(*fields: tuple[int, float | str | bytes]) -> bytes:
+    """A protobuf message of numbered fields."""
+    return b"".join(_field(number, value) for number, value in fields)
 
 
 def _field(number: int, value: float | str | bytes) -> bytes:

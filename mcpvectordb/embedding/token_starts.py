@@ -31,40 +31,32 @@ _RUN = re.compile(
 )
 
 
-class WordStarts:
-    """The starts of tokens, looked up by word; threads may share one.
+class WordStarts(dict[str, tuple[int, ...]]):
+    """By run of characters, the starts of its tokens; threads may share one.
 
-    `starts_of` returns the starts of the tokens of a run of characters; `most` words are
-    remembered.
+    `starts_of` returns those of a run that is not remembered; `most` are.
     """
 
     def __init__(self, starts_of: Callable[[str], list[int]], most: int = MOST_WORDS) -> None:
-        self._words = _Words(starts_of, most)
+        self._starts_of, self._most = starts_of, most
 
     def find(self, text: str) -> NDArray[np.int32]:
         """The sorted offsets of all tokens of a text."""
         import numpy as np
 
-        words = self._words
         found = array("i")
         place = 0
         for window in windows(text, WINDOW):
             runs = _RUN.findall(window)
             places = accumulate(map(len, runs), initial=place)
             found.extend(
-                [at + start for at, run in zip(places, runs, strict=False) for start in words[run]]
+                [at + start for at, run in zip(places, runs, strict=False) for start in self[run]]
             )
             place += len(window)
         return np.frombuffer(found, np.int32) if found else np.empty(0, np.int32)
 
-
-class _Words(dict[str, tuple[int, ...]]):
-    """By word, the starts of its tokens; a new one is encoded without the space after it."""
-
-    def __init__(self, starts_of: Callable[[str], list[int]], most: int) -> None:
-        self._starts_of, self._most = starts_of, most
-
     def __missing__(self, run: str) -> tuple[int, ...]:
+        # A word is encoded without the space after it.
         spaced = run[-1] == " " and not run.isspace()
         starts = self[run[:-1]] if spaced else tuple(self._starts_of(run))
         if len(run) <= LONGEST_WORD:

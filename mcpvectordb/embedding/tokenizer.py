@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpvectordb.embedding.token_starts import WordStarts, windows
 from mcpvectordb.errors import InvalidInput
@@ -158,23 +157,29 @@ def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _from_vocabulary(path: Path) -> Tokenizer:
+    """The tokenizer of the uncased BERT family, which removes case and accents."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.processors import TemplateProcessing
+
     words = path.read_text(encoding="utf-8").splitlines()
-    return _bert({word: number for number, word in enumerate(words)})
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106 - no password
+    tokenizer.normalizer = BertNormalizer()
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")],
+    )
+    return tokenizer
 
 
 def _from_json(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
-    description = json.loads(path.read_bytes())
-    if _is_bert(description):
-        normalizer = {
-            key: value for key, value in description["normalizer"].items() if key != "type"
-        }
-        return _bert(
-            description["model"]["vocab"],
-            description["model"]["max_input_chars_per_word"],
-            **normalizer,
-        )
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -196,12 +201,12 @@ def _from_e5s1(path: Path) -> Tokenizer:
 
     from mcpvectordb.embedding import e5s1
 
-    pieces = e5s1.read(path).pieces
+    weights = e5s1.read(path)
     vocabulary = [
         (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
-        for text, score in zip(pieces.texts, pieces.scores, strict=True)
+        for text, score in weights.pieces
     ]
-    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=pieces.unknown, byte_fallback=False))
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=weights.unknown, byte_fallback=False))
     tokenizer.normalizer = Sequence(
         [
             Nmt(),
@@ -213,56 +218,13 @@ def _from_e5s1(path: Path) -> Tokenizer:
         ]
     )
     tokenizer.pre_tokenizer = Metaspace()
-    begin, end = (vocabulary[each][0] for each in (pieces.begin, pieces.end))
+    begin, end = (vocabulary[each][0] for each in (weights.begin, weights.end))
     tokenizer.post_processor = TemplateProcessing(
         single=[begin, "$A", end],
         pair=[begin, "$A", end, end, "$B", end],
-        special_tokens=[(begin, pieces.begin), (end, pieces.end)],
+        special_tokens=[(begin, weights.begin), (end, weights.end)],
     )
     return tokenizer
-
-
-def _bert(vocabulary: dict[str, int], longest_word: int = 100, **normalizer: Any) -> Tokenizer:
-    """The tokenizer of the BERT family; by default it removes case and accents."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer = Tokenizer(
-        WordPiece(
-            vocabulary,
-            unk_token="[UNK]",  # noqa: S106 - a token, not a password
-            max_input_chars_per_word=longest_word,
-        )
-    )
-    tokenizer.normalizer = BertNormalizer(**normalizer)
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")],
-    )
-    return tokenizer
-
-
-def _is_bert(description: dict[str, Any]) -> bool:
-    """Whether a tokenizer.json describes exactly the tokenizer that `_bert` makes."""
-    model = description["model"]
-    types = [(description.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer")]
-    return (
-        types == ["BertNormalizer", "BertPreTokenizer"]
-        and (model.get("type"), model.get("unk_token")) == ("WordPiece", "[UNK]")
-        and model.get("continuing_subword_prefix") == "##"
-        and all(token["special"] for token in description.get("added_tokens", ()))
-        and _template(description) == ["[CLS]:0", "A:0", "[SEP]:0", "B:1", "[SEP]:1"]
-    )
-
-
-def _template(description: dict[str, Any]) -> list[str]:
-    pieces = (description.get("post_processor") or {}).get("pair") or []
-    return [f"{value['id']}:{value['type_id']}" for piece in pieces for value in piece.values()]
 
 
 _READERS: Mapping[str, Callable[[Path], Tokenizer]] = {

@@ -11,7 +11,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from mcpvectordb.embedding import fingerprint
 from mcpvectordb.embedding.catalogue import (
@@ -30,14 +33,18 @@ from mcpvectordb.errors import (
     MCPVectorDBError,
     ModelDamaged,
     ModelMissing,
+    Refused,
     Unwritable,
 )
+from mcpvectordb.network.addresses import parse_url
 from mcpvectordb.records import Progress, ProgressCallback
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 # In the folder of an added model: its entry for the catalogue.
 DESCRIPTION = "model.json"
-# Seconds to connect, and without any data during a download.
-TIMEOUT = (10, 60)
+TIMEOUT = 60  # seconds without any data
 BLOCK = 1 << 16
 _RESUME = "run the same command again to resume it"
 # Where packages lie that were installed with this one: looked into first, because the module that
@@ -154,6 +161,24 @@ def writing(folder: Path) -> Iterator[None]:
         raise Unwritable(f"cannot fill the folder of models {folder}: {error}") from error
 
 
+@contextmanager
+def adding(folder: Path, name: str) -> Iterator[Path]:
+    """A new folder, which is the model's of this name once its files are written."""
+    with writing(folder), TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
+        made, final = Path(temporary) / name, folder / name
+        made.mkdir()
+        yield made
+        if final.exists():  # that of an endpoint, which has nothing but its description
+            settle(made / DESCRIPTION, final / DESCRIPTION)
+        else:
+            settle(made, final)
+
+
+def describe(model: Model, folder: Path) -> None:
+    """Write a model's entry for the catalogue into its folder."""
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=2))
+
+
 def settle(temporary: Path, final: Path) -> None:
     """Sync and rename; after a crash the final path has the old or the new content."""
     for path in (*temporary.rglob("*"), temporary):
@@ -228,26 +253,52 @@ def _fetch(url: str, target: Path, file: ModelFile, progress: ProgressCallback) 
 
 def _download(url: str, part: Path, have: int, file: ModelFile, progress: ProgressCallback) -> int:
     """Append the rest of the file to `part`, which has so many bytes; return its new size."""
-    import requests
+    with (
+        _answer(url, have) as response,
+        # A server without support for ranges sends everything again.
+        part.open("ab" if response.status == 206 else "wb") as stream,
+    ):
+        while stream.tell() <= file.size:  # more is another file, perhaps an endless one
+            with _reaching(url):
+                block = response.read(BLOCK)
+            if not block:
+                break
+            stream.write(block)
+            progress(Progress(step=file.name, done=stream.tell(), total=file.size))
+    return part.stat().st_size
+
+
+def _answer(url: str, have: int) -> HTTPResponse:
+    """What a server answers to a request for a file, from a byte on if it has so many."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from mcpvectordb.network.connection import tls
 
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with _reaching(url):
+        parse_url(url)
+        request = Request(url, headers=headers)  # noqa: S310 - it is http or https
+        try:
+            answer: HTTPResponse = urlopen(request, timeout=TIMEOUT, context=tls())  # noqa: S310
+        except HTTPError as error:
+            error.close()
+            if error.code == 416 and have:  # the server's file is shorter than our part
+                return _answer(url, 0)
+            raise FetchFailed(f"{url} answered {error.code} {error.reason}") from None
+        return answer
+
+
+@contextmanager
+def _reaching(url: str) -> Iterator[None]:
+    from http.client import HTTPException
+
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            if response.status_code == 416 and have:  # the server's file is shorter than our part
-                return _download(url, part, 0, file, progress)
-            if response.status_code not in (200, 206):
-                raise FetchFailed(f"{url} answered {response.status_code} {response.reason}")
-            # A server without support for ranges sends everything again.
-            resumed = response.status_code == 206
-            with part.open("ab" if resumed else "wb") as stream:
-                for block in response.iter_content(BLOCK):
-                    stream.write(block)
-                    progress(Progress(step=file.name, done=stream.tell(), total=file.size))
-                    if stream.tell() > file.size:  # another file, perhaps an endless one
-                        break
-    except requests.RequestException as error:
+        yield
+    except FetchFailed:
+        raise
+    except (OSError, HTTPException, Refused) as error:
         raise FetchFailed(f"{url} broke off: {error}; {_RESUME}") from error
-    return part.stat().st_size
 
 
 def _sync(path: Path) -> None:

@@ -137,7 +137,7 @@ def _http_connection(url: ParsedUrl, plain: socket.socket, secure: bool) -> HTTP
         connection = HTTPConnection(url.host, url.port)
         connection.sock = plain
         return connection
-    context = _tls(ssl.get_default_verify_paths())
+    context = tls()
     connection = HTTPSConnection(url.host, url.port, context=context)
     connection.sock = context.wrap_socket(plain, server_hostname=url.host)
     return connection
@@ -164,12 +164,16 @@ def _shut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-@lru_cache(maxsize=2)
-def _tls(_: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """A TLS context that trusts the system's authorities and certifi's: some systems have none.
 
     Reading them takes 50 ms of CPU, so they are kept for as long as they lie where they lay.
     """
+    return _tls(ssl.get_default_verify_paths())
+
+
+@lru_cache(maxsize=2)
+def _tls(_: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
     import certifi
 
     context = ssl.create_default_context()

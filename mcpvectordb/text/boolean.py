@@ -106,13 +106,13 @@ class _Parser:
         parts = [self.both(depth)]
         while self.took("OR"):
             parts.append(self.both(depth))
-        return _any(parts)
+        return _combined(parts, "OR")
 
     def both(self, depth: int) -> _Part:
         parts = [self.negated(depth)]
         while self.took("AND") or self.next() == "NOT":
             parts.append(self.negated(depth))
-        return _all(parts)
+        return _combined(parts, "AND")
 
     def negated(self, depth: int) -> _Part:
         flips = 0
@@ -128,7 +128,7 @@ class _Parser:
             parts.append(self.nested(depth + 1) if piece == "(" else _listed(piece))
         if not parts:
             raise _Malformed(f"there is nothing between {self.before()} and {piece or 'its end'}")
-        return _all(parts)
+        return _combined(parts, "AND")
 
     def nested(self, depth: int) -> _Part:
         if depth > MAX_DEPTH:
@@ -161,34 +161,24 @@ def _not(part: _Part) -> _Part:
     )
 
 
-def _all(parts: Sequence[_Part]) -> _Part:
-    listed, left_out = _sorted(parts)
-    if listed and left_out:
-        return _combined(
-            parts, f"({_joined(listed, 'AND')}) NOT ({_joined(left_out, 'OR')})", negated=False
-        )
-    return _combined(
-        parts, _joined(listed, "AND") or _joined(left_out, "OR"), negated=bool(left_out)
-    )
-
-
-def _any(parts: Sequence[_Part]) -> _Part:
-    listed, left_out = _sorted(parts)
+def _combined(parts: Sequence[_Part], operator: str) -> _Part:
+    """What all of some parts match (AND), or any of them (OR)."""
+    listed = [part.expression for part in parts if part.expression and not part.negated]
+    left_out = [part.expression for part in parts if part.expression and part.negated]
     if listed and left_out:
         # De Morgan: "this or not that" is "not (that and not this)".
-        return _combined(
-            parts, f"({_joined(left_out, 'AND')}) NOT ({_joined(listed, 'OR')})", negated=True
-        )
-    return _combined(
-        parts, _joined(listed, "OR") or _joined(left_out, "AND"), negated=bool(left_out)
-    )
-
-
-def _sorted(parts: Sequence[_Part]) -> tuple[list[str], list[str]]:
-    said = [part for part in parts if part.expression]
-    return (
-        [part.expression for part in said if not part.negated],
-        [part.expression for part in said if part.negated],
+        negated = operator == "OR"
+        first, second = (left_out, listed) if negated else (listed, left_out)
+        expression = f"({_joined(first, 'AND')}) NOT ({_joined(second, 'OR')})"
+    else:
+        negated = bool(left_out)
+        opposite = "OR" if operator == "AND" else "AND"
+        expression = _joined(listed, operator) or _joined(left_out, opposite)
+    return _Part(
+        expression,
+        tuple(term for part in parts for term in part.found),
+        tuple(term for part in parts for term in part.avoided),
+        negated,
     )
 
 
@@ -197,13 +187,4 @@ def _joined(expressions: Sequence[str], operator: str) -> str:
         f" {operator} ".join(f"({each})" for each in expressions)
         if len(expressions) > 1
         else "".join(expressions)
-    )
-
-
-def _combined(parts: Sequence[_Part], expression: str, *, negated: bool) -> _Part:
-    return _Part(
-        expression,
-        tuple(term for part in parts for term in part.found),
-        tuple(term for part in parts for term in part.avoided),
-        negated,
     )

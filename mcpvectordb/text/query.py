@@ -74,15 +74,9 @@ def parse_query(text: str) -> Query:
     words: list[str] = []
     phrases: list[str] = []
     excluded: list[str] = []
-    for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
-        phrase = piece["phrase"]
-        tokens = (
-            [fts5_phrase(phrase)]
-            if phrase is not None
-            else [fts5_phrase(term) for term in _terms(piece["word"])]
-        )
-        tokens = [token for token in tokens if token]
-        (excluded if piece["minus"] else phrases if phrase is not None else words).extend(tokens)
+    for minus, phrase, word in _pieces(text):
+        tokens = map(fts5_phrase, [phrase] if phrase else _terms(word))
+        (excluded if minus else phrases if phrase else words).extend(filter(None, tokens))
     if not words and not phrases:
         return Query()
     content = _content(words, lambda word: word[1:-1])
@@ -219,26 +213,26 @@ def parse_all_terms(text: str) -> AllTermsQuery:
 
 def snippet_terms(text: str) -> list[str]:
     """The content words and CJK parts of a query, in lower case, to look for in lines of text."""
-    terms = [
-        term.casefold()
-        for minus, phrase, word in _pieces(text)
-        if not minus
-        for term in (WORD.findall(phrase) if phrase else _terms(word))
-        if WORD.search(term)
-    ]
-    return list(dict.fromkeys(_content(terms, lambda term: term)))[:MAX_DISTINCT_TERMS]
+    return _sought(text, lambda phrase: WORD.findall(phrase.casefold()), str.casefold)
 
 
 def highlight_terms(text: str) -> list[Term]:
     """The content words and phrases of a query that a text is marked for; exclusions are not."""
+    return [Term(each) for each in _sought(text, lambda phrase: [phrase], str)]
+
+
+def _sought(
+    text: str, of_phrase: Callable[[str], list[str]], of_word: Callable[[str], str]
+) -> list[str]:
+    """The different content words of a query, of its phrases as well, but not of exclusions."""
     terms = [
-        Term(term)
+        term
         for minus, phrase, word in _pieces(text)
         if not minus
-        for term in ([phrase] if phrase else _terms(word))
+        for term in (of_phrase(phrase) if phrase else map(of_word, _terms(word)))
         if WORD.search(term)
     ]
-    return list(dict.fromkeys(_content(terms, lambda term: term.text)))[:MAX_DISTINCT_TERMS]
+    return list(dict.fromkeys(_content(terms, str)))[:MAX_DISTINCT_TERMS]
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:

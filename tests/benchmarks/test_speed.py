@@ -13,6 +13,7 @@ import pytest
 from benchmarks import growth, hybrid, ingest, start, vectors
 from benchmarks.__main__ import main
 from benchmarks.rivals import OURS, Runs
+from mcpvectordb import Config, Database
 
 pytestmark = pytest.mark.long
 
@@ -111,6 +112,23 @@ def test_ingest_is_compared_with_the_session_alone(capsys: pytest.CaptureFixture
     assert all(row["tokens/CPU s"] > row["chunks/CPU s"] > 0 for row in (ours, *alone))
     assert {row["chunks"] for row in (ours, *alone)} == {ours["chunks"]} and ours["chunks"] > 0
     assert min(row["chunks/s"] for row in (ours, *alone)) > 0
+
+
+def test_known_items_of_a_file_are_asked_for_in_every_mode(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with Database(tmp_path / "a.db", config=Config(model="all-MiniLM-L6-v2")) as db:
+        for word in ("otters", "glaciers", "printing", "harbours"):
+            sentence = f"The museum of {word} keeps its oldest drawings and letters in the cellar."
+            db.documents.ingest_text(f"{sentence} It is small.", source=word, title=word)
+    main(["known_items", str(tmp_path / "a.db"), "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert {(row["mode"], row["queries"], row["n"]) for row in printed["rows"]} == {
+        (mode, kind, count)
+        for mode in ("text", "vector", "hybrid")
+        for kind, count in (("sentence", 1), ("terms", 1), ("title", 4), ("all", 6))
+    }
+    assert all(row["recall@10"] == 1 for row in printed["rows"]) and len(printed["notes"]) == 7
 
 
 def test_growth_is_told_for_each_size_and_drawn(

@@ -59,7 +59,7 @@ COMMANDS = [
     "salvage house.db saved.db",
 ]
 # They need a server, a real model or minutes; their own tests have them.
-WITHOUT = {"bench", "publish", "web", "serve", "setup", "grant"}
+WITHOUT = {"publish", "web", "serve", "setup", "grant"}
 
 
 def test_every_command_prints_the_recorded_json(

@@ -42,5 +42,5 @@ def test_the_pages_of_the_demo_can_be_kept_and_looked_into(tmp_path: Path) -> No
 def test_the_paraphrase_shares_no_word_with_its_answer() -> None:
     page = (Path(str(resources.files("mcpvectordb"))) / "cli/demo_pages" / "boat.md").read_text()
     answer = next(part for part in page.split("## ") if "horizon" in part)
-    words = [set(re.findall(r"[a-z]+", text.lower())) for text in (QUERIES[1].text, answer)]
+    words = [set(re.findall(r"[a-z]+", text.lower())) for text in (QUERIES[1][1], answer)]
     assert not words[0] & words[1]

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from mcpvectordb import Database, InvalidFilter, InvalidInput, NotFound
+from mcpvectordb import Database, InvalidInput, NotFound
 from tests.support import Letters
-from tests.support_cli import PLAN, TEA, Commands, Shell
+from tests.support_cli import PLAN, TEA, Commands
 
 
 def hash_of(text: str) -> str:
@@ -102,10 +102,6 @@ def test_list_prints_id_size_time_path_and_title_of_each_document(notes: Command
     assert title.strip() == document["title"]
 
 
-def test_list_of_an_unknown_name_fails(notes: Commands) -> None:
-    assert isinstance(notes.invoke("list", "nowhere*").exception, NotFound)
-
-
 def test_list_of_a_misspelt_library_names_the_nearest(notes: Commands) -> None:
     error = notes.invoke("list", "note").exception
     assert isinstance(error, NotFound)
@@ -117,19 +113,6 @@ def test_an_empty_list_says_why(notes: Commands) -> None:
     assert result.exit_code == 0 and result.stdout == ""
     assert "compared exactly" in result.stderr and "no metadata key 'x'" in result.stderr
     assert "'x'" in json.loads(notes.run("list", "--where", "metadata.x=1", "--json"))["note"]
-
-
-@pytest.mark.parametrize("condition", ["size>abc", "created_at>tomorrow", "modified>2026-13-45"])
-def test_a_condition_that_no_document_could_fulfil_is_an_error(
-    notes: Commands, condition: str
-) -> None:
-    for command in (["list"], ["search", "tea"]):
-        assert isinstance(notes.invoke(*command, "-w", condition).exception, InvalidFilter)
-
-
-@pytest.mark.parametrize("condition", ["created_at>yesterday", "created_at>=7d", "modified<9999"])
-def test_periods_are_conditions(notes: Commands, condition: str) -> None:
-    assert notes.invoke("list", "-w", condition).stderr == "3 of 3 documents\n"
 
 
 def test_a_document_is_updated_by_any_of_its_names(notes: Commands) -> None:
@@ -161,13 +144,6 @@ def test_a_name_that_two_documents_have_is_neither_deleted_nor_updated(notes: Co
         assert "notes/tea.md (" in str(error) and f"other{file} (" in str(error)
     assert "notes/tea.md" in notes.run("delete", "notes/tea.md")
     assert "other" in notes.run("delete", "tea.md")
-
-
-def test_a_document_is_printed_and_deleted_by_its_path(filled: Shell) -> None:
-    assert filled.run("get", "notes/deep/pear.txt") == "Pears are green.\n"
-    assert "deleted" in filled.run("delete", str(filled.folder / "notes" / "deep" / "pear.txt"))
-    filled.run("get", "notes/deep/pear.txt", code=1)
-    assert "no document has the path, id or hash" in filled.err
 
 
 def test_delete_takes_every_name_that_get_takes(notes: Commands) -> None:

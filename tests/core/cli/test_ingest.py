@@ -48,11 +48,6 @@ def test_a_folder_is_ingested_without_hidden_and_ignored_files_and_links_out_of_
     ]
 
 
-def test_standard_input_is_ingested_under_a_given_name(shell: Shell) -> None:
-    shell.run("ingest", "-", "--source", "thought.md", stdin="# Thought\n\nremember this\n")
-    assert shell.run("get", "thought.md") == "# Thought\n\nremember this\n"
-
-
 def test_standard_input_replaces_another_text_of_its_name_only_when_asked(shell: Shell) -> None:
     given = ("ingest", "-", "--source", "thought.md", "--no-embed")
     shell.run(*given, stdin="first")

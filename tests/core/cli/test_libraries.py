@@ -92,7 +92,7 @@ def test_a_person_is_asked_before_a_folder_is_confirmed(
     agreed = terminal and answer == "y\n"
     received("library", "confirm", "fruit", code=0 if agreed else 1)
     assert f"fruit reads {received.notes} (**/*)" in received.err
-    assert ("nothing was confirmed" in received.err) is not agreed
+    assert ("othing was done" in received.err) is not agreed
     assert ("not confirmed" in received("library", "list")) is not agreed
 
 
@@ -146,17 +146,6 @@ def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
         ["d.*", "x/"],
     )
     assert json.loads(program("status", "--json"))["pending"] == 2
-
-
-def test_all_libraries_are_listed_with_their_counts(program: Program) -> None:
-    (program.notes / "a.md").write_text("apple")
-    program("ingest", "notes", "--no-embed")
-    program("library", "add", "fruit", "notes")
-    program("sync", "--no-embed")
-    assert program("library", "list").splitlines() == [
-        "default  1 document  1 chunk",
-        f"fruit  1 document  1 chunk  {program.notes}  **/*",
-    ]
 
 
 def test_a_part_of_a_library_is_described(program: Program) -> None:
@@ -309,7 +298,7 @@ def test_watch_syncs_every_change_until_it_is_killed(program: Program) -> None:
         (program.notes / ".gitignore").write_text("a.md\n")
         assert out.readline() == "fruit: 1 removed, 1 unchanged; skipped: 1 hidden, 1 ignored\n"
         program.notes.rename(program.notes.with_name("away"))
-        assert any("nothing was removed" in line for line in err)  # after any progress
+        assert any("nothing was removed" in line for line in err)  # progress may come before it
         program.notes.with_name("away").rename(program.notes)
     with Database(program.db) as db:
         assert [Path(each.source).name for each in db.documents.browse()] == [
@@ -339,10 +328,3 @@ def test_a_dry_sync_says_what_would_be_done_and_does_nothing(notes: Commands) ->
     assert f"remove  {notes.folder / 'notes' / 'tea.md'}" in shown
     assert "would be notes: 1 indexed, 1 removed, 2 unchanged" in shown
     assert json.loads(notes.invoke("list", "--json").stdout)["total"] == 3
-
-
-def test_a_sync_can_print_json(notes: Commands) -> None:
-    (notes.folder / "notes" / "new.md").write_text("new")
-    done = json.loads(notes.invoke("sync", "--json", "--no-embed").stdout)
-    assert done["failed"] == {}
-    assert (done["libraries"][0]["library"], done["libraries"][0]["indexed"]) == ("notes", 1)

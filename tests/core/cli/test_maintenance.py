@@ -38,14 +38,6 @@ def test_status_says_what_takes_the_space(notes: Commands) -> None:
     assert f"{space['texts of documents']:,} bytes" in out and "embeddings       float32\n" in out
 
 
-def test_status_in_json_has_everything_per_library(notes: Commands) -> None:
-    status = json.loads(notes.run("status", "--json"))
-    assert (status["documents"], status["pending"], status["waiting"]) == (3, 0, 0)
-    assert (status["embedded"], status["model"]) == (3, "letters")
-    (library,) = status["libraries"]
-    assert (library["name"], library["documents"], library["waiting"]) == ("notes", 3, 0)
-
-
 def test_status_and_check_say_whether_the_parser_is_confined(
     notes: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:

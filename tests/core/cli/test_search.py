@@ -11,9 +11,6 @@ from xml.etree import ElementTree
 import pytest
 
 from mcpvectordb import Database, InvalidInput
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.reranker import DEFAULT
 from mcpvectordb.search import relevance
 from tests.support import Letters
 from tests.support_aerodynamics import fill
@@ -135,45 +132,12 @@ def test_markdown_quotes_the_lines(notes: Commands) -> None:
     assert "> 3: The budget for 2025.\n" in notes.run("search", "budget", "--md")
 
 
-def test_json_has_hits_legs_and_reasons(notes: Commands) -> None:
-    found = json.loads(notes.run("search", "budget", "--json"))
-    assert found["hits"][0]["item"]["document"]["path"] == "notes/sub/plan.md"
-    assert found["legs"] == ["text"] and "letters" in found["reasons"]["vector"]
-
-
 def test_explain_shows_the_scores_of_each_leg(notes: Commands) -> None:
     assert "BM25 " in notes.run("search", "budget", "--explain") and "(rank 1)" in notes.run(
         "search", "budget", "--explain"
     )
     assert "BM25" not in notes.run("search", "budget")
     assert "sum of ranks " in notes.run("search", "budget", "--unit", "document", "--explain")
-
-
-def test_documents_are_found_each_once(notes: Commands) -> None:
-    found = json.loads(
-        notes.run("search", "water pour", "--unit", "document", "--mode", "text", "--json")
-    )
-    assert [hit["item"]["document"]["path"] for hit in found["hits"]] == ["notes/tea.md"]
-    found = json.loads(notes.run("search", "budget", "--unit", "document", "--json"))
-    assert found["legs"] == ["text"] and found["hits"][0]["score"] == 1.0
-
-
-def test_a_search_for_documents_can_be_expanded_and_one_for_passages_cannot(
-    notes: Commands,
-) -> None:
-    found = json.loads(notes.run("search", "budget", "--unit", "document", "--expand", "--json"))
-    assert "expansion" in (*found["legs"], *found["reasons"])
-    error = notes.invoke("search", "budget", "--expand").exception
-    assert isinstance(error, InvalidInput) and "expand applies to documents only" in str(error)
-
-
-@pytest.mark.skipif(
-    not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")),
-    reason="the extra quality is not installed",
-)
-def test_a_search_can_be_reranked(notes: Commands) -> None:
-    found = json.loads(notes.run("search", "budget", "--rerank", "--json"))
-    assert "rerank" in found["legs"] and found["hits"][0]["scores"]["rerank"] is not None
 
 
 def test_a_search_says_when_nothing_relevant_was_found(
@@ -195,26 +159,6 @@ def test_a_search_says_when_nothing_relevant_was_found(
     assert json.loads(notes.run("search", stew, "--json"))["verdict"].startswith(verdict)
     assert "Nothing relevant" not in notes.run("search", "noise of a jet")
     assert "relevance 0.6" in notes.run("search", "noise of a jet", "--explain")
-
-
-def test_a_search_can_leave_out_what_is_not_relevant_enough(tmp_path: Path) -> None:
-    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
-        fill(db)
-    notes = Commands(tmp_path)
-    assert "the best result has a chance of" in notes.run(
-        "search", "a stew in a cylinder", "--min-relevance", "0.5"
-    )
-    found = json.loads(
-        notes.run("search", "heat transfer to a blunt nose", "--min-relevance", "0.3", "--json")
-    )
-    assert [hit["item"]["document"]["source"] for hit in found["hits"]] == ["blunt"] and found[
-        "hits"
-    ][0]["relevance"] > 0.3
-    assert (
-        "relevance is not known: "
-        in notes.invoke("search", "数据库很快 jet", "--min-relevance", "0.3").stderr
-    )
-    assert notes.invoke("search", "jet", "--min-relevance", "2").exit_code == 2
 
 
 def test_nothing_found_is_empty_in_every_format(notes: Commands) -> None:
@@ -264,3 +208,36 @@ def test_a_search_says_what_provisional_embeddings_have_found(shell: Shell) -> N
     shell.run("embed")
     assert "provisional" not in shell.run("search", "a feline on the couch", "--explain")
     assert "provisional" not in shell.err
+
+
+def test_grep_prints_lines_with_their_places(notes: Commands) -> None:
+    assert notes.run("grep", "Pour|budget") == (
+        "notes/sub/plan.md:3: The budget for 2025.\nnotes/tea.md:4: Pour it.\n"
+    )
+    assert notes.run("grep", "-F", "-i", "pour IT.") == "notes/tea.md:4: Pour it.\n"
+
+
+def test_grep_says_how_many_more_there_are(notes: Commands) -> None:
+    done = notes.invoke("grep", ".", "--limit", "1")
+    assert len(done.stdout.splitlines()) == 1 and "more lines match" in done.stderr
+    found = json.loads(notes.run("grep", ".", "--limit", "1", "--json"))
+    assert len(found["items"]) == 1 and found["total"] > 1
+
+
+def test_grep_without_a_match_exits_with_one(notes: Commands) -> None:
+    done = notes.invoke("grep", "nowhere")
+    assert (done.exit_code, done.stdout) == (1, "")
+
+
+def test_verify_says_where_a_quotation_stands(notes: Commands) -> None:
+    assert notes.run("verify", "Pour it.", "tea.md").startswith("exact: notes/tea.md:4-4 (SHA-256")
+    spaced = notes.run("verify", "degrees>. Pour")
+    assert spaced.startswith("spacing: notes/tea.md:3-4") and "It stands there as:" in spaced
+    assert json.loads(notes.run("verify", "Pour it.", "--json"))["first_line"] == 4
+
+
+def test_verify_exits_with_one_where_it_does_not_stand(notes: Commands) -> None:
+    elsewhere = notes.invoke("verify", "Pour it.", "plan.md")
+    assert elsewhere.exit_code == 1 and elsewhere.stdout.startswith("elsewhere: notes/tea.md")
+    absent = notes.invoke("verify", "Pour them.")
+    assert absent.exit_code == 1 and absent.stdout == "absent (3 texts were read)\n"

@@ -11,7 +11,7 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.onnx import OnnxEmbedder
 from mcpvectordb.embedding.weights import added, find, installed, locate
-from mcpvectordb.errors import InvalidInput, ModelDamaged, Unwritable
+from mcpvectordb.errors import InvalidInput, ModelDamaged
 from tests.support_onnx import WORDS, graph, table, write_model
 
 ROWS = table(6)
@@ -244,13 +244,3 @@ def test_a_name_that_is_taken_is_refused(mine, folder):
     )
     add(mine, folder)
     refused(mine, folder, "there is a model mine already; give another name, or remove")
-
-
-def test_an_unknown_pooling_is_refused(mine, folder):
-    refused(mine, folder, "pooling must be mean or cls, not 'max'", pooling="max")
-
-
-def test_a_folder_that_cannot_be_written_is_reported(mine, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Unwritable, match="cannot fill the folder of models"):
-        add(mine, tmp_path / "file")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT, VOCABULARY, get
+from mcpvectordb.embedding.catalogue import CATALOGUE, VOCABULARY, get
 from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.embedding.weights import sha256
 from mcpvectordb.errors import InvalidInput, ModelMissing
@@ -68,10 +68,6 @@ def test_the_vocabulary_we_ship_is_the_one_in_the_catalogue():
     assert (sha256(SHIPPED), SHIPPED.stat().st_size) == (VOCABULARY.sha256, VOCABULARY.size)
 
 
-def test_the_defaults_are_embedders_of_the_catalogue():
-    assert [get(name).kind for name in DEFAULT] == ["embedder", "embedder"]
-
-
 def test_the_error_for_an_unknown_name_has_the_nearest_and_all_names():
     with pytest.raises(
         ModelMissing, match=r"did you mean bge-small-en-v1\.5\?.*all-MiniLM-L6-v2.*nomic"
@@ -101,7 +97,7 @@ def test_an_unknown_pooling_is_refused():
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = "numpy", "onnxruntime", "tokenizers", "requests"
+    heavy = "numpy", "onnxruntime", "tokenizers"
     code = (
         f"import sys, mcpvectordb.embedding; print([name for name in {heavy} if name in "
         f"sys.modules])"

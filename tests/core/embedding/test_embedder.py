@@ -33,10 +33,6 @@ def test_usable_vectors_come_back_as_contiguous_float32():
     )
 
 
-def test_lists_of_floats_are_accepted():
-    assert checked(ModelRow([[3, 4]]), ["a"]).tolist() == [[3, 4]]
-
-
 def test_no_texts_give_no_rows_without_a_call_of_the_embedder():
     assert checked(ModelRow(None, dimension=7), []).shape == (0, 7)
 

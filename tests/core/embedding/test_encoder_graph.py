@@ -1,3 +1,5 @@
+"""Weights in 4 bits become a graph; `test_multilingual` has the real ones."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,22 +8,25 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from mcpvectordb.embedding import e5s1
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.encoder_graph import VERSION, assemble
-from tests.support_e5s1 import Tiny, computed
+from mcpvectordb.errors import ModelDamaged
+from tests.support_e5s1 import PIECES, SCORES, Tiny, computed
+
+CONTENT = Tiny().content()
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> onnxruntime.InferenceSession:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "tiny.bin"
-    path.write_bytes(Tiny().content())
-    return onnxruntime.InferenceSession(assemble(path), providers=["CPUExecutionProvider"])
+    path.write_bytes(CONTENT)
+    return path
 
 
 @pytest.mark.parametrize("ids", [[0, 2], [0, 5, 6, 2], [0, *range(4, 15), *range(4, 15), 2]])
-def test_the_graph_computes_what_the_encoder_does(
-    session: onnxruntime.InferenceSession, ids: list[int]
-) -> None:
+def test_the_graph_computes_what_the_encoder_does(tiny: Path, ids: list[int]) -> None:
+    session = onnxruntime.InferenceSession(assemble(tiny), providers=["CPUExecutionProvider"])
     [found] = session.run(None, {"input_ids": np.array([ids])})
     expected = computed(Tiny(), ids)
     assert found.shape == (1, len(ids), 32)
@@ -31,9 +36,22 @@ def test_the_graph_computes_what_the_encoder_does(
     assert cosines.min() > 0.995  # int8 rounds weights and activations
 
 
-def test_the_same_weights_give_the_same_bytes(tmp_path: Path) -> None:
-    (tmp_path / "tiny.bin").write_bytes(Tiny().content())
-    assert assemble(tmp_path / "tiny.bin") == assemble(tmp_path / "tiny.bin")
+def test_pieces_are_what_was_written(tiny: Path) -> None:
+    weights = e5s1.read(tiny)
+    assert weights.pieces == list(zip(PIECES, SCORES, strict=True))
+    assert (weights.begin, weights.end, weights.unknown) == (0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", CONTENT[:200], CONTENT[:900], b"GGUF" + CONTENT[4:], CONTENT[:4] + b"\2"],
+)
+def test_another_or_a_shortened_file_is_damaged(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "other.bin"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelDamaged, match=r"other\.bin cannot be read as weights"):
+        e5s1.read(path)
 
 
 def test_the_catalogue_names_the_version_that_assembles_a_graph() -> None:

@@ -27,7 +27,6 @@ from tests.support_endpoint import (
     EndpointServer,
     Mirrored,
     added,
-    item,
     json_values,
     says,
     serving,
@@ -69,35 +68,64 @@ def test_a_server_over_our_own_session_gives_our_own_vectors(tmp_path: Path) -> 
     assert found == pytest.approx(session.embed(texts), abs=1e-6)
 
 
-def test_the_index_decides_and_not_the_order(model: Model, server: EndpointServer) -> None:
-    def shuffled(handler: EndpointHandler, body: Any) -> None:
-        rows = [item(*each) for each in enumerate(Letters().embed(body["input"]))]
-        handler.send(200, {"data": rows[::-1]})
-
-    server.fault = shuffled
-    assert embedder(model).embed(["one", "two"]) == pytest.approx(unit(["one", "two"]), abs=1e-6)
+FLOATS = base64.b64encode(np.array([3, 4], "<f4").tobytes()).decode()
 
 
-def test_rows_without_an_index_are_in_order(model: Model, server: EndpointServer) -> None:
-    def bare(handler: EndpointHandler, body: Any) -> None:
-        rows = Letters().embed(body["input"])
-        handler.send(200, {"data": [{"embedding": row.tolist()} for row in rows]})
-
-    server.fault = bare
-    assert embedder(model).embed(["one", "two"]) == pytest.approx(unit(["one", "two"]), abs=1e-6)
+def rows(*values: Any) -> dict[str, Any]:
+    return {"data": [{"index": n, "embedding": each} for n, each in enumerate(values)]}
 
 
-def test_base64_is_read_as_little_endian_floats(model: Model, server: EndpointServer) -> None:
-    def encoded(handler: EndpointHandler, body: Any) -> None:
-        rows = Letters().embed(body["input"]).astype("<f4")
-        data = [
-            {"index": n, "embedding": base64.b64encode(row.tobytes()).decode()}
-            for n, row in enumerate(rows)
-        ]
-        handler.send(200, {"data": data})
+@pytest.mark.parametrize(
+    "answer",
+    [
+        rows([3, 4], [1, 0]),
+        {"data": rows([3, 4], [1, 0])["data"][::-1]},  # the index decides and not the order
+        {"data": [{"embedding": [3, 4]}, {"embedding": [1, 0]}]},
+        rows(FLOATS, [1, 0]),
+    ],
+)
+def test_an_answer_is_read_by_index_as_numbers_or_base64(answer: Any) -> None:
+    assert unit_vectors(answer, 2) == pytest.approx(np.array([[0.6, 0.8], [1, 0]]), abs=1e-6)
 
-    server.fault = encoded
-    assert embedder(model).embed(["one"]) == pytest.approx(unit(["one"]), abs=1e-6)
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"result": "ok"}, "no list `data` of objects"),
+        ([1, 2], "no list `data` of objects"),
+        ({"data": [1, 2]}, "no list `data` of objects"),
+        (rows([1, 2]), "1 embeddings for 2 texts"),
+        (rows([1, 2], [1, 2], [1, 2]), "3 embeddings for 2 texts"),
+        ({"data": [{"index": 0, "embedding": [1]}] * 2}, "`index` are not 0 to 1"),
+        ({"data": [{"index": n, "embedding": [1]} for n in (1, 2)]}, "`index` are not 0 to 1"),
+        ({"data": [{"index": n, "embedding": [1]} for n in "01"]}, "`index` are not 0 to 1"),
+        (rows([1, 2], [float("nan")] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], [1e999] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], [0.0] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], [1e-30] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], ["a"] * 2), "neither a list of numbers nor base64"),
+        (rows([1, 2], "not base64!"), "neither a list of numbers nor base64"),
+        (rows([1, 2], "AAAA"), "neither a list of numbers nor base64"),
+        (rows([1, 2], {"values": 1}), "neither a list of numbers nor base64"),
+        (rows([1, 2], 10**400), "neither a list"),
+        (rows([1, 2], None), "not one row of numbers|not a number"),
+        (rows([1, 2], []), "not one row of numbers"),
+        (rows([1, 2], [[1.0] * 2] * 5), "not one row of numbers"),
+        (rows([1, 2], [1.0]), "1 and 2 values"),
+        (rows([1.0] * 9000, [1.0] * 9000), "9,000 values"),
+    ],
+)
+def test_an_answer_that_is_no_vectors_is_unusable(answer: Any, message: str) -> None:
+    with pytest.raises(UnusableReply, match=message):
+        unit_vectors(answer, 2)
+
+
+def test_vectors_of_another_dimension_are_another_model(
+    model: Model, server: EndpointServer
+) -> None:
+    server.fault = says(200, rows([1.0] * 16, [1.0] * 16))
+    with pytest.raises(EndpointFailed, match=r"16 values, not 32: another model answers there"):
+        embedder(model).embed(["tea"])
 
 
 def test_prefixes_are_put_in_front_of_queries_and_passages(
@@ -194,16 +222,6 @@ def test_another_model_behind_the_same_name_is_noticed(
     assert using.embed(["tea"]).shape == (1, 32)
 
 
-def test_a_server_that_rounds_is_the_same_model(model: Model, server: EndpointServer) -> None:
-    class Rounded(Letters):
-        def embed(self, texts: Any, *, query: bool = False) -> Any:
-            rows = super().embed(texts)
-            return np.round(rows / np.linalg.norm(rows, axis=1, keepdims=True), 2)
-
-    server.embedder = Rounded()
-    assert embedder(model).embed(["tea"]).shape == (1, 32)
-
-
 def test_fewer_values_are_asked_for_and_expected(server: EndpointServer, tmp_path: Path) -> None:
     model = added(server, tmp_path, dimensions=16)
     assert model.dimension == 16 and embedder(model).embed(["tea"]).shape == (1, 16)
@@ -224,10 +242,6 @@ def test_any_json_is_unit_vectors_or_one_error(answer: Any) -> None:
         assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1])
     except UnusableReply as error:
         assert len(str(error)) < 200
-
-
-def test_no_text_is_no_request(model: Model, server: EndpointServer) -> None:
-    assert checked(embedder(model), []).shape == (0, 32) and not server.asked
 
 
 def test_the_deadline_of_a_query_covers_all_of_its_parts(

@@ -64,42 +64,42 @@ def test_logits_become_scores(server: EndpointServer, tmp_path: Path) -> None:
     )
 
 
-def result(*rows: Any) -> Any:
-    return says(200, {"results": list(rows)})
-
-
 GOOD = {"index": 0, "relevance_score": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("results", "message"),
     [
-        (says(200, {"scores": [1, 2]}), "no list of results"),
-        (says(200, "yes"), "no list of results"),
-        (result(1, 2), "no list of results"),
-        (result(GOOD), "not one for each of 2 passages"),
-        (result(GOOD, GOOD), "not one for each of 2 passages"),
-        (result(GOOD, {"index": 2, "relevance_score": 0.1}), "not one for each"),
-        (result(GOOD, {"index": [1], "relevance_score": 0.1}), "not one for each"),
-        (result(GOOD, {"index": True, "relevance_score": 0.1}), "not one for each"),
-        (result(GOOD, {"index": 1, "relevance_score": 10**400}), "not a finite number"),
-        (result(GOOD, {"index": 1}), "not a finite number"),
-        (result(GOOD, {"index": 1, "relevance_score": float("nan")}), "not a finite number"),
-        (result(GOOD, {"index": 1, "relevance_score": "0.1"}), "not a finite number"),
-        (result(GOOD, {"index": 1, "relevance_score": 7}), "not 0 to 1"),
-        (says(500, {"error": "out of memory"}), "out of memory"),
-        (says(503), "503"),
-        (says(200, b" " * 2_000_000), "answered with more than"),
+        ("yes", "no list of results"),
+        ([1, 2], "no list of results"),
+        ([GOOD], "not one for each of 2 passages"),
+        ([GOOD, GOOD], "not one for each of 2 passages"),
+        *(
+            ([GOOD, {"index": index, "relevance_score": 0.1}], "not one for each")
+            for index in (2, [1], True)
+        ),
+        *(
+            ([GOOD, {"index": 1, "relevance_score": score}], "not a finite number")
+            for score in (10**400, None, float("nan"), "0.1")
+        ),
     ],
 )
-def test_an_unusable_answer_is_an_error(
-    server: EndpointServer, tmp_path: Path, answer: Any, message: str
+def test_an_answer_that_is_no_scores_is_unusable(results: Any, message: str) -> None:
+    for answer in (results, {"results": results}):
+        with pytest.raises(UnusableReply, match=message):
+            scores_by_index(answer, 2)
+
+
+def test_scores_beyond_one_where_there_were_none_are_an_error(
+    server: EndpointServer, tmp_path: Path
 ) -> None:
     reranker = add(server, tmp_path)
-    server.fault = answer
-    with pytest.raises(EndpointFailed, match=message):
+    server.fault = says(200, {"results": [GOOD, {"index": 1, "relevance_score": 7}]})
+    with pytest.raises(EndpointFailed, match="not 0 to 1"):
         reranker.scores(QUERY, PASSAGES)
-    assert len(server.asked) == 1
+    server.fault = says(200, {"results": [GOOD]})
+    with pytest.raises(EndpointFailed, match="gave an unusable answer"):
+        reranker.scores(QUERY, PASSAGES)
 
 
 @given(json_values(["results", "data", "index", "score", "relevance_score"]))

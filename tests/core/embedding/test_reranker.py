@@ -58,10 +58,6 @@ def test_empty_and_very_long_pairs_are_scored(reranker: Reranker, query: str, pa
     assert len(reranker.scores(query, [passage])) == 1
 
 
-def test_no_passages_give_no_scores(reranker: Reranker) -> None:
-    assert reranker.scores(QUERY, []) == []
-
-
 def test_an_embedder_is_refused_as_a_reranker() -> None:
     with pytest.raises(InvalidInput, match="embedder"):
         Reranker(CATALOGUE["all-MiniLM-L6-v2"], {})

@@ -48,14 +48,6 @@ def test_unknown_tokens_count_for_nothing_unless_there_are_no_others(
     assert np.allclose(got[2:], unit(table[WORDS.index("[UNK]")]), atol=1e-6)
 
 
-def test_a_vector_does_not_depend_on_the_other_texts_nor_on_whether_it_is_a_query(
-    tmp_path: Path, table: NDArray[np.float32]
-) -> None:
-    embedder = StaticEmbedder(*static_model(tmp_path, table))
-    alone = embedder.embed(["the green tea"], query=True)
-    assert np.array_equal(embedder.embed(["cups", "the green tea"])[1:], alone)
-
-
 def test_a_text_is_cut_at_the_longest_input(tmp_path: Path, table: NDArray[np.float32]) -> None:
     embedder = StaticEmbedder(*static_model(tmp_path, table))
     assert np.array_equal(*embedder.embed(["tea " * 8, "tea " * 8 + "cup " * 100]))
@@ -122,18 +114,6 @@ def test_the_real_model_knows_what_is_alike() -> None:
     embedder = StaticEmbedder(model, weights.locate(model, Config().models_folder()))
     car, vehicle, soup = checked(embedder, ["a fast car", "a quick vehicle", "a bowl of soup"])
     assert car @ vehicle > 0.5 > car @ soup
-
-
-@needs_the_static_model
-def test_a_file_can_use_it_as_its_only_model(path: Path) -> None:
-    with Database(path, config=Config(model="potion-base-8M", provisional=True)) as db:
-        db.documents.ingest_text("The cat sleeps on the sofa.", source="cat")
-        db.documents.ingest_text("Interest rates rise again.", source="bank")
-        assert (db.stats().model, db.stats().dimension) == ("potion-base-8M", 256)
-        found = db.documents.search("a feline on the couch", mode="vector")
-        assert found[0].item.document.source == "cat" and not found[0].scores.provisional
-        assert found[0].relevance is not None
-        assert db.check() == []
 
 
 @needs_the_static_model

@@ -19,47 +19,16 @@ from tests.support_onnx import tokenizer_json, write_model
 
 # Results of the tokenizer that is published with the uncased BERT models.
 REFERENCE = {
-    "": [101, 102],
-    "Hello, world!": [101, 7592, 1010, 2088, 999, 102],
-    "Résumé naïve CAFÉ": [101, 13746, 15743, 7668, 102],
-    "unaffable tokenization": [101, 14477, 20961, 3468, 19204, 3989, 102],
-    "東京タワー 한국": [
-        101,
-        1879,
-        1755,
-        1709,
-        30262,
-        30265,
-        1469,
-        30006,
-        30021,
-        29991,
-        30014,
-        30020,
-        102,
-    ],
-    "👩‍👩‍👧 x\u0301y": [101, 100, 1060, 2100, 102],
-    "a\r\nb\0c": [101, 1037, 4647, 102],
-    "def f(x_1): return x_1**2": [
-        101,
-        13366,
-        1042,
-        1006,
-        1060,
-        1035,
-        1015,
-        1007,
-        1024,
-        2709,
-        1060,
-        1035,
-        1015,
-        1008,
-        1008,
-        1016,
-        102,
-    ],
-    "x" * 101: [101, 100, 102],
+    "": "101 102",
+    "Hello, world!": "101 7592 1010 2088 999 102",
+    "Résumé naïve CAFÉ": "101 13746 15743 7668 102",
+    "unaffable tokenization": "101 14477 20961 3468 19204 3989 102",
+    "東京タワー 한국": "101 1879 1755 1709 30262 30265 1469 30006 30021 29991 30014 30020 102",
+    "👩‍👩‍👧 x\u0301y": "101 100 1060 2100 102",
+    "a\r\nb\0c": "101 1037 4647 102",
+    "def f(x_1): return x_1**2": "101 13366 1042 1006 1060 1035 1015 1007 1024 2709 1060 1035 1015 "
+    "1008 1008 1016 102",
+    "x" * 101: "101 100 102",
 }
 
 # Each is one token in any memory, so the token starts are known without a tokenizer.
@@ -99,7 +68,7 @@ def from_json(published):
 
 @pytest.mark.parametrize("text", REFERENCE)
 def test_the_ids_are_those_of_the_published_tokenizer(tokens, text):
-    assert tokens.encode(text, 512) == REFERENCE[text]
+    assert " ".join(map(str, tokens.encode(text, 512))) == REFERENCE[text]
 
 
 def test_a_pair_carries_type_ids(tokens):
