@@ -7,6 +7,8 @@ import zlib
 from io import BytesIO
 from typing import Any
 
+from lxml import etree
+
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.records import Source
 
@@ -53,8 +55,6 @@ class Archive:
 
     def xml(self, member: str) -> Any:
         """Return a member's root element, None if it does not exist; entities are not resolved."""
-        from lxml import etree
-
         raw = self.read(member)
         parser = etree.XMLParser(
             resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False

@@ -9,12 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from lxml import etree
+
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.omml import latex
 from mcpvectordb.ingest.formats.ooxml import (
+    chart_markdown,
     children,
     find,
+    latex,
     links,
     local,
     main_part,
@@ -23,7 +26,6 @@ from mcpvectordb.ingest.formats.ooxml import (
     relations,
     value,
 )
-from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
@@ -153,8 +155,6 @@ class _DocxReader:
 
     def read(self, root: Any, links: Mapping[str, str]) -> None:
         """Add the blocks of a part; `links` are the targets of its hyperlinks."""
-        from lxml import etree
-
         self.links = links
         walk = etree.iterwalk(root, events=("start", "end"))
         for event, element in walk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import email
+import email.parser  # loaded late otherwise, for each file
 import email.policy
 import re
 from collections.abc import Iterator, Sequence

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
@@ -74,8 +77,6 @@ def to_markdown(html: str, name: str) -> str:
 
 def tree(html: str, name: str) -> Any:
     """Return the root element; ParseFailed if elements are nested too deeply for libxml2."""
-    from lxml import etree
-
     parser = etree.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
@@ -152,8 +153,6 @@ def _meta(root: Any) -> dict[str, str]:
 
 
 def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
-    import json
-
     for script in root.iter("script"):
         if script.get("type") != "application/ld+json":
             continue

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from lxml import etree
+
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import local, value
-from mcpvectordb.ingest.formats.sheet_tables import sheet_tables
+from mcpvectordb.ingest.formats.xlsx import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
@@ -65,8 +67,6 @@ def _metadata(root: Any) -> dict[str, str]:
 
 def _text(root: Any) -> str:
     """The Markdown of an element, in one walk without recursion."""
-    from lxml import etree
-
     reader = _OdtReader()
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:

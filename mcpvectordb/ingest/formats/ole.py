@@ -5,6 +5,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
+import olefile
+
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.records import Source
 
@@ -13,8 +15,6 @@ class OleStreams:
     """The streams of a container; ParseFailed for one that is damaged or encrypted."""
 
     def __init__(self, source: Source) -> None:
-        import olefile
-
         self.name = source.name
         try:
             self._file: Any = olefile.OleFileIO(BytesIO(source.raw))

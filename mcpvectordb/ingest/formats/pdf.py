@@ -8,12 +8,19 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
+import pymupdf
+
 from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.pdf_layout import code_lines, file_order, reading_order
-from mcpvectordb.ingest.formats.pdf_running_titles import without_running_titles
 from mcpvectordb.ingest.formats.pdf_tables import with_tables
-from mcpvectordb.ingest.formats.pdf_text import PageText, TextBlock, TextRow, page_text
+from mcpvectordb.ingest.formats.pdf_text import (
+    PageText,
+    TextBlock,
+    TextRow,
+    page_text,
+    without_running_titles,
+)
 from mcpvectordb.records import Parsed, Source
 
 HEADING_SCALE = 1.12
@@ -71,8 +78,6 @@ def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
 
 def open_document(source: Source, kind: str) -> Any:
     """Return the source as a pymupdf document."""
-    import pymupdf
-
     library: Any = pymupdf  # it is only partly annotated
     library.TOOLS.mupdf_display_errors(False)
     library.TOOLS.mupdf_display_warnings(False)

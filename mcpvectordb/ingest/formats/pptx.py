@@ -7,10 +7,11 @@ from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.omml import latex
 from mcpvectordb.ingest.formats.ooxml import (
+    chart_markdown,
     children,
     find,
+    latex,
     links,
     local,
     main_part,
@@ -19,7 +20,6 @@ from mcpvectordb.ingest.formats.ooxml import (
     relations,
     value,
 )
-from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
 from mcpvectordb.records import Parsed, Source
 
 TITLES = ("title", "ctrTitle")
