@@ -10,6 +10,7 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Source
 
 MOST_UNPACKED = 256_000_000
@@ -24,10 +25,8 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(BytesIO(source.raw))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
-            raise ParseFailed(
-                f"{source.name} is damaged: it is truncated or not a ZIP archive, which its type "
-                "requires"
-            ) from None
+            why = "it is truncated or not a ZIP archive, which its type requires"
+            raise markdown_writer.damaged(source.name, why) from None
         members = self._zip.infolist()
         if (
             len(members) > MOST_MEMBERS
@@ -37,9 +36,7 @@ class Archive:
                 f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB"
             )
         if any(member.flag_bits & 1 for member in members):
-            raise ParseFailed(
-                f"{source.name} is encrypted; save a copy without its password and add that"
-            )
+            raise markdown_writer.encrypted(source.name)
         self.members = frozenset(member.filename for member in members)
 
     def read(self, member: str) -> bytes:
@@ -49,9 +46,8 @@ class Archive:
         try:
             return self._zip.read(member)
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
-            raise ParseFailed(
-                f"{self.name} is damaged: {member} cannot be unpacked ({error})"
-            ) from None
+            why = f"{member} cannot be unpacked ({error})"
+            raise markdown_writer.damaged(self.name, why) from None
 
     def xml(self, member: str) -> Any:
         """Return a member's root element, None if it does not exist; entities are not resolved."""
@@ -62,4 +58,4 @@ class Archive:
         try:
             return etree.fromstring(raw, parser) if raw.strip() else None
         except etree.XMLSyntaxError as error:
-            raise ParseFailed(f"{self.name} is damaged: {member}: {error.msg}") from None
+            raise markdown_writer.damaged(self.name, f"{member}: {error.msg}") from None

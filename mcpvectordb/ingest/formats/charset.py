@@ -6,6 +6,7 @@ import codecs
 import re
 
 from mcpvectordb.errors import ParseFailed
+from mcpvectordb.records import Source
 
 # The UTF-32 mark begins with the UTF-16 mark, so it comes first.
 _BOMS = (
@@ -76,6 +77,11 @@ def charset(media_type: str) -> str:
     """Return the charset of a Content-Type such as `text/html; charset=latin-1`, or ""."""
     found = re.search(r"""charset\s*=\s*["']?([^\s"';]+)""", media_type, re.IGNORECASE)
     return found[1] if found else ""
+
+
+def text_of(source: Source) -> str:
+    """Return the text of a source, whose media type may declare a charset."""
+    return decode(source.raw, declared=charset(source.media_type))
 
 
 def decode(raw: bytes, *, declared: str = "") -> str:

@@ -57,11 +57,7 @@ def parse(source: Source) -> Parsed:
         archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
     )
     text = markdown_writer.with_lists(reader.blocks)
-    metadata = properties(archive)
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), reader.title, markdown_writer.first_heading(text)
-    )
-    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
+    return markdown_writer.finish(source, text, properties(archive), title=reader.title)
 
 
 class _DocxStyles:

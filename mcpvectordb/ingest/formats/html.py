@@ -63,10 +63,7 @@ def parse(source: Source) -> Parsed:
     text = markdown_writer.blocks(
         [markdown(element, skip=content.skip) for element in content.roots]
     )
-    title = markdown_writer.title(
-        source, metadata.pop("title"), markdown_writer.first_heading(text)
-    )
-    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
+    return markdown_writer.finish(source, text, metadata)
 
 
 def to_markdown(html: str, name: str) -> str:

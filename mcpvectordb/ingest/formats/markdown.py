@@ -15,7 +15,7 @@ from datetime import date
 from typing import Any
 from urllib.parse import unquote
 
-from mcpvectordb.ingest.formats.charset import charset, decode
+from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.ingest.structure import front_matter, opening_heading, outline, plain
 from mcpvectordb.metadata import MAX_DEPTH, encode
 from mcpvectordb.records import Parsed, Source
@@ -27,7 +27,7 @@ _HEADING_MARKS = ("#", "==", "--")
 
 def parse(source: Source) -> Parsed:
     """Return the decoded text with title and metadata; invalid front matter is only text."""
-    text = decode(source.raw, declared=charset(source.media_type))
+    text = text_of(source)
     front, end = front_matter(text)
     metadata = _metadata(front)
     if source.vault:

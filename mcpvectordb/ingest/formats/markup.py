@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.charset import charset, decode
+from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
 Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
@@ -153,7 +153,7 @@ _HEAD = 20_000
 def parse(source: Source) -> Parsed:
     """Return the text with its title; its author, date and the like are metadata."""
     markup = _MARKUPS[formats.detect(source).name]
-    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
+    text = markdown_writer.clean(text_of(source))
     text = text.expandtabs(8)
     metadata: dict[str, Any] = {
         _NAMES.get(name := found["name"].lower(), name): _written(found["value"], markup)
@@ -161,10 +161,7 @@ def parse(source: Source) -> Parsed:
     }
     shown = markup.document.search(text)
     written = markdown_writer.blocks(_blocks(shown[1] if shown else text, markup))
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), markdown_writer.first_heading(written)
-    )
-    return markdown_writer.finish(source, [written], title=title, metadata=metadata, paged=False)
+    return markdown_writer.finish(source, written, metadata)
 
 
 def _blocks(text: str, markup: Markup) -> Iterator[str]:

@@ -27,10 +27,7 @@ def parse(source: Source) -> Parsed:
         or "python"
     )
     text = markdown_writer.blocks(block for cell in cells for block in _cell(cell, language))
-    title = markdown_writer.title(source, about.get("title"), markdown_writer.first_heading(text))
-    return markdown_writer.finish(
-        source, [text], title=title, metadata={"language": language}, paged=False
-    )
+    return markdown_writer.finish(source, text, {"language": language}, title=about.get("title"))
 
 
 def _dictionary(value: Any) -> dict[str, Any]:

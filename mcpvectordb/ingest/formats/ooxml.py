@@ -6,7 +6,6 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 
@@ -84,7 +83,7 @@ def main_part(archive: Archive, usual: str) -> str:
     kinds = dict(relations(archive, "").values())
     part = kinds.get("officeDocument", usual)
     if part not in archive.members:
-        raise ParseFailed(f"{archive.name} is damaged: its part {part} is missing")
+        raise markdown_writer.damaged(archive.name, f"its part {part} is missing")
     return part
 
 

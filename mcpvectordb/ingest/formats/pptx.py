@@ -34,17 +34,9 @@ def parse(source: Source) -> Parsed:
     order = find(archive.xml(part), "sldIdLst")
     slides = [targets.get(relation_id(slide), "") for slide in (order if order is not None else ())]
     pages = [_slide(archive, slide) for slide in slides]
-    metadata = properties(archive)
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), *map(markdown_writer.first_heading, pages[:1])
-    )
-    return markdown_writer.finish(
-        source,
-        pages,
-        title=title,
-        metadata={**metadata, "slides": len(pages)},
-        nothing="its slides hold pictures only; supply the text directly",
-    )
+    nothing = "its slides hold pictures only; supply the text directly"
+    metadata = {**properties(archive), "slides": len(pages)}
+    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
 def _slide(archive: Archive, part: str) -> str:

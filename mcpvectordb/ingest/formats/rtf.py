@@ -99,11 +99,7 @@ def parse(source: Source) -> Parsed:
         key: markdown_writer.line(reader.recorded.get(key, ""))
         for key in ("title", "author", "subject", "keywords")
     }
-    text = markdown_writer.blocks(reader.blocks)
-    title = markdown_writer.title(
-        source, metadata.pop("title"), markdown_writer.first_heading(text)
-    )
-    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
+    return markdown_writer.finish(source, markdown_writer.blocks(reader.blocks), metadata)
 
 
 @dataclass(slots=True)

@@ -39,10 +39,9 @@ def parse(source: Source) -> Parsed:
     """Return the sheets of a workbook with their last calculated values, comments and charts."""
     if source.raw.startswith(OLE):
         _check_container(source)
-        return _workbook(source, "", {}, {})
+        return _workbook(source, {}, {})
     archive = Archive(source)
-    metadata = properties(archive)
-    return _workbook(source, metadata.pop("title", ""), metadata, _extras(archive))
+    return _workbook(source, properties(archive), _extras(archive))
 
 
 def _check_container(source: Source) -> None:
@@ -53,9 +52,7 @@ def _check_container(source: Source) -> None:
         return stream.encode("utf-16-le") in source.raw
 
     if has("EncryptedPackage"):
-        raise ParseFailed(
-            f"{source.name} is encrypted; save a copy without its password and add that"
-        )
+        raise markdown_writer.encrypted(source.name)
     if has("__properties_version1.0"):
         raise UnsupportedFormat(
             f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
@@ -64,11 +61,11 @@ def _check_container(source: Source) -> None:
     if not has("Book") and not has("Workbook"):
         for stream in ("WordDocument", "PowerPoint Document"):  # it was not found in the container
             if has(stream):
-                raise ParseFailed(f"{source.name} is damaged: its {stream} cannot be found")
+                raise markdown_writer.damaged(source.name, f"its {stream} cannot be found")
 
 
 def _workbook(
-    source: Source, title: str, metadata: dict[str, Any], extras: Mapping[str, list[str]]
+    source: Source, metadata: Mapping[str, str], extras: Mapping[str, list[str]]
 ) -> Parsed:
     """The sheets of a workbook in any format that calamine reads, each with its extra blocks."""
     sheets = [
@@ -76,9 +73,7 @@ def _workbook(
         for name, tables in _sheets(source)
         if any(tables) or extras.get(name)
     ]
-    return markdown_writer.finish(
-        source, sheets, title=markdown_writer.title(source, title), metadata=metadata, paged=False
-    )
+    return markdown_writer.finish(source, markdown_writer.blocks(sheets), metadata, headings=0)
 
 
 def _extras(archive: Archive) -> dict[str, list[str]]:
