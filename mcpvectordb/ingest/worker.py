@@ -156,11 +156,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        config: Config,
-        *,
-        command: Sequence[str] = (),
-        timer: TimerFactory = threading.Timer,
+        self, config: Config, *, command: Sequence[str] = (), timer: TimerFactory = threading.Timer
     ) -> None:
         self._config, limits = config, ProcessLimits.of(config)
         self._command = command or (sys.executable, "-P", "-c", _START, json.dumps(limits))

@@ -145,11 +145,7 @@ FORMATS = (
     ),
     Format("DOC", "doc", "doc dot", "application/msword", stream="WordDocument"),
     Format(
-        "PPT",
-        "ppt",
-        "ppt pps pot",
-        "application/vnd.ms-powerpoint",
-        stream="PowerPoint Document",
+        "PPT", "ppt", "ppt pps pot", "application/vnd.ms-powerpoint", stream="PowerPoint Document"
     ),
     Format("XLS", "xlsx", "xls", "application/vnd.ms-excel", magic=re.escape(OLE)),
     Format("ODS", "odt", "ods", _ODF + "spreadsheet", magic=_ODF_MAGIC + rb"spreadsheet"),

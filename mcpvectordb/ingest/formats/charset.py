@@ -96,8 +96,11 @@ def decode(raw: bytes, *, declared: str = "") -> str:
         text = _decoded(raw, encoding)
         if text is not None:
             return text
-    detected = "" if marked else _detected_charset(raw)
-    text = _decoded(raw, detected)
+    if not marked:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(raw).best()
+        text = _decoded(raw, best.encoding if best else "")
     if text is None:
         tried = marked or declared or "utf-8"
         raise ParseFailed(
@@ -112,10 +115,3 @@ def _decoded(raw: bytes, encoding: str) -> str | None:
         return None if codecs.lookup(encoding).name in _NO_CHARSETS else raw.decode(encoding)
     except (LookupError, ValueError):
         return None
-
-
-def _detected_charset(raw: bytes) -> str:
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(raw).best()
-    return best.encoding if best else ""

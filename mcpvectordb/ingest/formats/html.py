@@ -115,7 +115,7 @@ def _metadata(root: Any) -> dict[str, str]:
     for key, value in _linked_data(root):
         metadata.setdefault(key, value)
     metadata["title"] = _first(
-        [_text(root.find(".//title")), *(meta.get(name) for name in _TITLES)]
+        ["".join(root.xpath("(//title)[1]//text()")), *(meta.get(name) for name in _TITLES)]
     )
     metadata["language"] = _first(
         [
@@ -168,7 +168,3 @@ def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
 
 def _first(values: Iterable[str | None]) -> str:
     return next((value.strip() for value in values if value and value.strip()), "")
-
-
-def _text(element: Any) -> str:
-    return "" if element is None else "".join(element.itertext())

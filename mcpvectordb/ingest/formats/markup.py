@@ -76,7 +76,7 @@ _LATEX = Markup(
     ),
     level=_SECTIONS.index,
     metadata=re.compile(
-        r"\\(?P<name>title|author|date)(?:\[[^\]\n]*\])?" + _ARGUMENT.replace("(", "(?P<value>", 1),
+        r"\\(?P<name>title|author|date)(?:\[[^\]\n]*\])?" + _ARGUMENT.replace("(", "(?P<value>", 1)
     ),
     document=re.compile(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", re.DOTALL),
     inline=(
@@ -136,10 +136,7 @@ _ORG = Markup(
     inline=(
         (re.compile(r"\[\[([^\[\]]*)\]\[([^\[\]]*)\]\]"), r"[\2](\1)"),
         # With its header apart, a table is one of Markdown.
-        (
-            re.compile(r"^[ \t]*\|-[-+]*\|[ \t]*$", re.MULTILINE),
-            lambda it: it[0].replace("+", "|"),
-        ),
+        (re.compile(r"^[ \t]*\|-[-+]*\|[ \t]*$", re.MULTILINE), lambda it: it[0].replace("+", "|")),
     ),
 )
 

@@ -55,7 +55,10 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     else:
         yield markdown_writer.fence(source, language)
         for output in map(_dictionary, _list(cell.get("outputs"))):
-            yield markdown_writer.fence(_shortened(_output(output)))
+            text = _output(output)
+            if len(text) > LONGEST_OUTPUT:
+                text = text[:LONGEST_OUTPUT].rstrip() + "\n…"
+            yield markdown_writer.fence(text)
 
 
 def _output(output: dict[str, Any]) -> str:
@@ -73,7 +76,3 @@ def _text(value: Any) -> str:
         if isinstance(value, list)
         else (value if isinstance(value, str) else "")
     )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_OUTPUT else text[:LONGEST_OUTPUT].rstrip() + "\n…"

@@ -13,13 +13,7 @@ from mcpvectordb.ingest.formats.xlsx import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
-    [
-        "tracked-changes",
-        "table-of-content",
-        "forms",
-        "sequence-decls",
-        "note-citation",
-    ]
+    ["tracked-changes", "table-of-content", "forms", "sequence-decls", "note-citation"]
 )
 WIDEST_REPEAT = 50
 _METADATA_NAMES = {

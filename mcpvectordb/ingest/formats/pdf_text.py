@@ -202,8 +202,7 @@ def _turn(direction: str, width: float, height: float) -> Turn | None:
 
 def _turned(row: TextRow, turn: Turn) -> TextRow:
     return row._replace(
-        box=turn(row.box),
-        words=tuple(PlacedWord(turn(word.box), word.text) for word in row.words),
+        box=turn(row.box), words=tuple(PlacedWord(turn(word.box), word.text) for word in row.words)
     )
 
 
