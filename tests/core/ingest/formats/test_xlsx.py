@@ -10,7 +10,7 @@ from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
 
 from mcpvectordb.errors import NoText, ParseFailed, UnsupportedFormat
-from tests.support_formats import bomb, read, zipped
+from tests.support_formats import read, zipped
 
 
 def saved(book: openpyxl.Workbook) -> bytes:
@@ -102,23 +102,9 @@ def test_an_empty_workbook_has_no_text() -> None:
         read(saved(openpyxl.Workbook()), "a.xlsx")
 
 
-def test_a_truncated_workbook_fails_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.xlsx is damaged"):
-        read(saved(stock())[:3000], "a.xlsx")
-
-
 def test_a_workbook_with_a_broken_sheet_fails_clearly() -> None:
     with pytest.raises(ParseFailed, match=r"^a\.xlsx (cannot be read as a workbook|is damaged)"):
         read(zipped({"xl/workbook.xml": "<nonsense"}), "a.xlsx")
-
-
-def test_a_workbook_is_recognised_under_any_name() -> None:
-    assert read(saved(stock()), "stock.csv").title == "Stock list"
-
-
-def test_a_decompression_bomb_is_refused() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.xlsx would unpack to more than 256 MB"):
-        read(bomb(), "a.xlsx")
 
 
 def test_charts_comments_and_links_of_a_sheet_are_kept() -> None:
@@ -211,9 +197,3 @@ def test_an_encrypted_office_file_is_reported_as_such() -> None:
         ParseFailed, match=r"^a\.docx is encrypted; save a copy without its password"
     ):
         read(container("EncryptionInfo", "EncryptedPackage"), "a.docx")
-
-
-@pytest.mark.parametrize("kept", [100, 2000])
-def test_a_truncated_old_workbook_fails_clearly(kept: int) -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.xls cannot be read as a workbook"):
-        read(old_workbook()[:kept], "a.xls")
