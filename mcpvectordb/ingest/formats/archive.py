@@ -50,12 +50,12 @@ class Archive:
             raise markdown_writer.damaged(self.name, why) from None
 
     def xml(self, member: str) -> Any:
-        """Return a member's root element, None if it does not exist; entities are not resolved."""
+        """Return a member's root element, an empty one without it; entities are not resolved."""
         raw = self.read(member)
         parser = etree.XMLParser(
             resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
         )
         try:
-            return etree.fromstring(raw, parser) if raw.strip() else None
+            return etree.fromstring(raw, parser) if raw.strip() else etree.Element("missing")
         except etree.XMLSyntaxError as error:
             raise markdown_writer.damaged(self.name, f"{member}: {error.msg}") from None

@@ -68,7 +68,7 @@ class _DocxStyles:
         self.parents: dict[str, str] = {}
         self.outline: dict[str, int] = {}
         self.numbers: dict[str, Any] = {}
-        for style in children(root, "style") if root is not None else ():
+        for style in children(root, "style"):
             key = value(style, "styleId")
             self.names[key] = value(find(style, "name")).lower()
             self.parents[key] = value(find(style, "basedOn"))
@@ -112,8 +112,6 @@ class _DocxStyles:
 
 def _numberings(root: Any) -> dict[str, dict[str, str]]:
     """The number formats ("bullet", "decimal" and so on) by numbering id and level."""
-    if root is None:
-        return {}
     formats = {
         value(abstract, "abstractNumId"): {
             value(level, "ilvl"): value(find(level, "numFmt"))
@@ -172,13 +170,13 @@ class _DocxReader:
 
     def read_notes(self, root: Any, links: Mapping[str, str]) -> None:
         """Add footnotes or endnotes, but not the separators that Word draws above them."""
-        for note in children(root, "footnote", "endnote") if root is not None else ():
+        for note in children(root, "footnote", "endnote"):
             if value(note, "type") in ("", "normal"):
                 self._read_labelled(f"[^{value(note, 'id')}]", note, links)
 
     def read_comments(self, root: Any, links: Mapping[str, str]) -> None:
         """Add comments with their authors."""
-        for comment in children(root, "comment") if root is not None else ():
+        for comment in children(root, "comment"):
             author = markdown_writer.line(value(comment, "author"))
             self._read_labelled(f"Comment ({author})" if author else "Comment", comment, links)
 
@@ -186,8 +184,7 @@ class _DocxReader:
         """Add the text of headers and footers, each different one once, without page numbers."""
         before, shown = len(self.blocks), set[str]()
         for root in roots:
-            if root is not None:
-                self.read(root, {})
+            self.read(root, {})
         margins, self.blocks[before:] = self.blocks[before:], []
         for text, _ in margins:
             key = re.sub(r"[\d\W]+", "", text)

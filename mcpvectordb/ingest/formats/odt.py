@@ -35,7 +35,7 @@ def parse(source: Source) -> Parsed:
     if b"encryption-data" in archive.read("META-INF/manifest.xml"):
         raise markdown_writer.encrypted(source.name)
     root = archive.xml("content.xml")
-    if root is None:
+    if "content.xml" not in archive.members:
         raise markdown_writer.damaged(source.name, "its part content.xml is missing")
     slides = [page for page in root.iter() if local(page) == "page"]
     pages = [_text(page) for page in slides] or [_text(root)]
@@ -49,7 +49,7 @@ def parse(source: Source) -> Parsed:
 
 def _metadata(root: Any) -> dict[str, str]:
     metadata: dict[str, str] = {}
-    for element in root.iter() if root is not None else ():
+    for element in root.iter():
         if (key := _METADATA_NAMES.get(local(element))) and element.text:
             metadata.setdefault(key, element.text)
     return metadata

@@ -51,7 +51,7 @@ def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
     folder, name = posixpath.split(part)
     root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
     found = {}
-    for relation in root if root is not None else ():
+    for relation in root:
         if relation.get("TargetMode") != "External":
             target = posixpath.normpath(posixpath.join("/", folder, relation.get("Target") or ""))
             found[relation.get("Id")] = (
@@ -67,7 +67,7 @@ def links(archive: Archive, part: str) -> dict[str, str]:
     root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
     return {
         relation.get("Id"): relation.get("Target") or ""
-        for relation in (root if root is not None else ())
+        for relation in root
         if relation.get("TargetMode") == "External"
         and (relation.get("Type") or "").endswith("/hyperlink")
     }
@@ -91,10 +91,7 @@ def properties(archive: Archive) -> dict[str, str]:
     """Return the document properties: title, author, dates and the like."""
     part = dict(relations(archive, "").values()).get("core-properties", "docProps/core.xml")
     root = archive.xml(part)
-    metadata = {
-        _PROPERTIES.get(local(child), ""): child.text or ""
-        for child in (root if root is not None else ())
-    }
+    metadata = {_PROPERTIES.get(local(child), ""): child.text or "" for child in root}
     metadata.pop("", None)
     return metadata
 
@@ -106,9 +103,9 @@ MOST_POINTS = 10_000
 
 def chart_markdown(root: Any) -> str:
     """Return a chart's title and its series as the columns of a table."""
-    if root is None:
-        return ""
     chart = find(root, "chart")
+    if chart is None:
+        return ""
     title = find(chart, "title")
     words = (
         (each.text or "" for each in title.iter() if local(each) == "t")

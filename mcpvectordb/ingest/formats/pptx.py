@@ -41,8 +41,6 @@ def parse(source: Source) -> Parsed:
 
 def _slide(archive: Archive, part: str) -> str:
     root = archive.xml(part)
-    if root is None:
-        return ""
     linked, targets = relations(archive, part), links(archive, part)
     shapes = [shape for shape in root.iter() if local(shape) in ("sp", "graphicFrame", "pic")]
     shapes.sort(key=lambda shape: _placeholder(shape) not in TITLES)
@@ -64,7 +62,7 @@ def _slide(archive: Archive, part: str) -> str:
 def _comments(root: Any) -> list[str]:
     """The comments of a slide, in the old form (p:text) or the new one (paragraphs)."""
     found = []
-    for comment in root.iter() if root is not None else ():
+    for comment in root.iter():
         if local(comment) in ("cm", "reply"):
             own = [each.text or "" for each in children(comment, "text")]
             own += [
@@ -107,7 +105,7 @@ def _table(table: Any, targets: Mapping[str, str]) -> str:
 
 
 def _bullets(element: Any, targets: Mapping[str, str]) -> str:
-    paragraphs = _paragraphs(element, targets) if element is not None else []
+    paragraphs = _paragraphs(element, targets)
     if len(paragraphs) == 1:
         return markdown_writer.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)

@@ -108,7 +108,7 @@ def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
 
 
 def _comments(root: Any) -> Iterator[str]:
-    for comment in root.iter() if root is not None else ():
+    for comment in root.iter():
         if local(comment) in ("comment", "threadedComment"):
             texts = (each.text or "" for each in comment.iter() if local(each) in ("t", "text"))
             if text := markdown_writer.line("".join(texts)):
