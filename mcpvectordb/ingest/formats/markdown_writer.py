@@ -168,6 +168,18 @@ def encrypted(name: str) -> ParseFailed:
     return ParseFailed(f"{name} is encrypted; save a copy without its password and add that")
 
 
+def join_pages(pages: Iterable[str]) -> tuple[str, tuple[int, ...]]:
+    """Return the pages with blank lines between them, and the offsets at which they begin."""
+    offsets, written, at = list[int](), list[str](), 0
+    for page in pages:
+        offsets.append(at)
+        if page:
+            written.append(page)
+            at += len(page) + 2
+    text = "\n\n".join(written) + "\n"
+    return text, tuple(min(each, len(text)) for each in offsets)
+
+
 def finish(
     source: Source,
     text: str | Sequence[str],
@@ -185,22 +197,16 @@ def finish(
     source's name. Raises NoText if no page has text; `nothing` then says why and what to do.
     """
     pages = [text] if isinstance(text, str) else text
-    offsets, written, at = [], list[str](), 0
-    for page in pages:
-        offsets.append(at)
-        if page := clean(page).strip("\n").rstrip():
-            written.append(page)
-            at += len(page) + 2
-    if not written:
+    joined, offsets = join_pages(clean(page).strip("\n").rstrip() for page in pages)
+    if joined == "\n":
         raise no_text(source.name, nothing)
-    joined = "\n\n".join(written) + "\n"
     about = dict(metadata or {})
     headed = map(first_heading, pages[:headings])
     return Parsed(
         text=joined,
         title=_title(source, about.pop("title", ""), title, *headed),
         kind="markdown",
-        pages=() if isinstance(text, str) else tuple(min(each, len(joined)) for each in offsets),
+        pages=() if isinstance(text, str) else offsets,
         metadata={
             key: short
             for key, value in about.items()
