@@ -12,7 +12,7 @@ from functools import cache
 from io import BytesIO
 
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.worker import START_SECONDS
+from mcpvectordb.ingest.process import START_SECONDS
 from mcpvectordb.records import Parsed, Source
 
 NOT_ALLOWED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")

@@ -1,7 +1,7 @@
 """An Obsidian vault: a library that follows it. Its files are read by every sync alike.
 
 Links, tags and aliases are read wherever a Markdown file lies in a vault
-(`ingest.formats.vault`), so they stay right when notes change.
+(`ingest.formats.markdown`), so they stay right when notes change.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from mcpvectordb.errors import UnsupportedFormat
 from mcpvectordb.importers.items import FollowedFolder, ImportOptions, Item
 from mcpvectordb.importers.source import ImportSource
-from mcpvectordb.ingest.formats.vault import FOLDER
 from mcpvectordb.ingest.globs import EVERYTHING
+from mcpvectordb.ingest.sources import VAULT_FOLDER as FOLDER
 
 
 def recognises(source: ImportSource) -> bool:

@@ -1,7 +1,7 @@
 """Read a source in a process of its own, which a hostile one may crash, fill or take over.
 
 The process recognises the kind of the source and reads it; what comes out are items, as JSON and
-bytes, which are checked on arrival. It is started like that of `ingest.worker` and confined alike
+bytes, which are checked on arrival. It is started like that of `ingest.process` and confined alike
 (`ingest.sandbox`): no network, no writes, and nothing to read but Python, the source, and the
 folder with the copies that were made of it. It makes no copy itself: it asks for it.
 
@@ -51,7 +51,7 @@ from mcpvectordb.importers.items import (
     UnreadPart,
 )
 from mcpvectordb.importers.source import Copies, ImportSource
-from mcpvectordb.ingest import sandbox, worker
+from mcpvectordb.ingest import process, sandbox
 from mcpvectordb.memories.memory import Image
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.text import json_text
@@ -131,7 +131,7 @@ def checked_folder(item: Item, named: str) -> Item:
     return item
 
 
-class _ReadingProcess(worker._ParserProcess):
+class _ReadingProcess(process.ForeignProcess):
     """One process that reads one source."""
 
     def __init__(
@@ -143,7 +143,8 @@ class _ReadingProcess(worker._ParserProcess):
         self._ratio = config.parse_output_ratio
         arguments = (self._memory, int(config.parse_sandbox))
         command = (sys.executable, "-P", "-c", _START, *map(str, arguments))
-        super().__init__(partial(worker._spawned, command), threading.Timer)
+        super().__init__(partial(process.spawned, command))
+        self.wait_for_start()
 
     def read(
         self,
@@ -163,14 +164,14 @@ class _ReadingProcess(worker._ParserProcess):
         rest, count = self._most_output(), 0
         expired = threading.Event()
         try:
-            worker._send(self._process.stdin, json.dumps(request).encode())
+            process.send(self.process.stdin, json.dumps(request).encode())
             while True:
                 begun = time.monotonic()
-                with self._killed_after(self._silent) as expired:
+                with self.killed_after(self._silent) as expired:
                     while time.monotonic() - begun < self._silent / 10:
-                        head, body = _receive(self._process.stdout)
+                        head, body = _receive(self.process.stdout)
                         if not head.startswith(_IS_ITEM):
-                            if self._answered(worker._loaded(head)):
+                            if self._answered(process.loaded(head)):
                                 return self._kind
                             continue
                         rest -= len(head) + len(body) + ITEM_BYTES
@@ -202,7 +203,7 @@ class _ReadingProcess(worker._ParserProcess):
             case {"kind": str(name)}:
                 self._kind = importers.named(name).name
             case {"copy": list(asked)}:
-                worker._send(self._process.stdin, self._copy(asked))
+                process.send(self.process.stdin, self._copy(asked))
             case {"end": True} if self._kind:
                 return True
             case _:
@@ -242,24 +243,19 @@ class _ReadingProcess(worker._ParserProcess):
 
     def _keep(self, file: IO[bytes], head: bytes, body: bytes) -> None:
         try:
-            worker._send(file, head, body)
+            process.send(file, head, body)
         except OSError as error:
             raise Unwritable(f"what {self._source.path} has cannot be kept: {error}") from None
 
     def _why_it_ended(self, expired: bool) -> str:
         if expired:
             return f"nothing came of it for {self._silent:g} seconds"
-        with suppress(Exception):
-            self._process.wait(timeout=5)
-        printed = self._printed.quoted()
-        if self._process.returncode == worker.OUT_OF_MEMORY or worker._OUT_OF_MEMORY_IN_C.search(
-            printed
-        ):
+        status, printed = self.exit_status(5), self.printed.quoted()
+        if status == process.OUT_OF_MEMORY or process.is_out_of_memory(printed):
             return (
                 f"it needs more than {self._memory:,} bytes of memory to read, twice "
                 f"parse_memory {how_to_allow('parse_memory')}"
             )
-        status = self._process.returncode
         return f"its reader ended with status {status}{printed}"
 
 
@@ -383,7 +379,7 @@ def _text(value: object) -> str:
 
 
 def _receive(pipe: IO[bytes] | None) -> tuple[bytes, bytes]:
-    return worker._receive(pipe, MOST_HEAD), worker._receive(pipe, MOST_BODY)
+    return process.receive(pipe, MOST_HEAD), process.receive(pipe, MOST_BODY)
 
 
 # --- the process
@@ -406,27 +402,27 @@ class _AskedCopies(Copies):
 
     def _asked(self, path: Path, folder: str) -> Path:
         name = "" if path == self._root else path.name
-        worker._send(self._replies, json.dumps({"copy": [name, folder]}).encode(), b"")
-        return Path(os.fsdecode(worker._receive(self._requests, MOST_HEAD)))
+        process.send(self._replies, json.dumps({"copy": [name, folder]}).encode(), b"")
+        return Path(os.fsdecode(process.receive(self._requests, MOST_HEAD)))
 
 
 def main(memory: str, confined: str) -> None:
     """Run as the process that reads a source; the arguments come from its command line."""
-    requests, replies = worker._private_pipes()
+    requests, replies = process.private_pipes()
     sandbox.limit_memory(int(memory))
     sandbox.end_with_parent(os.getppid())
-    worker._send(replies, b"{}")
+    process.send(replies, b"{}")
     try:
-        request = worker._loaded(worker._receive(requests, MOST_HEAD))
+        request = process.loaded(process.receive(requests, MOST_HEAD))
         _import_pyarrow(Path(request["path"]))
         if confined == "1":
             sandbox.confine(request["readable"])
         for head, body in _answers(request, requests, replies):
-            worker._send(replies, head, body)
+            process.send(replies, head, body)
     except EOFError:
         return
     except MemoryError:
-        os._exit(worker.OUT_OF_MEMORY)
+        os._exit(process.OUT_OF_MEMORY)
 
 
 def _import_pyarrow(path: Path) -> None:
@@ -464,7 +460,7 @@ def _answers(
     except MCPVectorDBError as error:
         said = {"error": error.code, "message": str(error)}
     except Exception as error:  # libraries raise errors of any class
-        if worker._OUT_OF_MEMORY_IN_C.search(str(error)):
+        if process.is_out_of_memory(error):
             raise MemoryError from error
         said = {
             "error": ParseFailed.code,

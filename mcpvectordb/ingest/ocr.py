@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -235,20 +236,14 @@ def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
 def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str]) -> Parsed:
     """The document with these texts on pages that had none, and a note on those that failed."""
     bounds = [*parsed.pages, len(parsed.text)]
-    pages = [
-        parsed.text[bounds[at] : bounds[at + 1]].strip("\n") for at in range(len(parsed.pages))
-    ]
-    written, offsets, at = list[str](), list[int](), 0
-    for number, page in enumerate(pages, 1):
-        offsets.append(at)
-        if page := texts.get(number, page):
-            written.append(page)
-            at += len(page) + 2
-    text = "\n\n".join(written) + "\n"
+    text, pages = markdown_writer.join_pages(
+        texts.get(number, parsed.text[start:end].strip("\n"))
+        for number, (start, end) in enumerate(pairwise(bounds), 1)
+    )
     return replace(
         parsed,
         text=text,
-        pages=tuple(min(offset, len(text)) for offset in offsets),
+        pages=pages,
         metadata={**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})},
         note=f"OCR of page {ranges(failures)} failed: {next(iter(failures.values()))}"
         if failures

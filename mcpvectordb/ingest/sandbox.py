@@ -287,10 +287,7 @@ def _ruleset(rules: Iterable[tuple[str, int]], version: int) -> int:
     """Return the descriptor of a ruleset of these rights over files and folders."""
     controlled = _CONTROLLED[min(version, len(_CONTROLLED)) - 1] - 1
     attributes = struct.pack(
-        "QQQ",
-        controlled,
-        _TCP if version >= 4 else 0,
-        _SIGNALS_AND_SOCKETS if version >= 6 else 0,
+        "QQQ", controlled, _TCP if version >= 4 else 0, _SIGNALS_AND_SOCKETS if version >= 6 else 0
     )
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _checked(

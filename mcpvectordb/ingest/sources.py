@@ -19,12 +19,12 @@ from pathlib import Path, PurePath
 
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
-from mcpvectordb.ingest.formats.vault import is_in_vault
 from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import ProgressCallback, Source
 
 KERNEL = ("/proc", "/sys")
+VAULT_FOLDER = ".obsidian"
 SIBLINGS = ("", "-wal", "-shm", "-journal")
 
 _OPEN_FILE = os.O_RDONLY | sum(
@@ -127,7 +127,7 @@ def read_path(
         raw=raw,
         file_type=resolved.suffix[1:].lower() or "unknown",
         modified=_iso(info.st_mtime),
-        vault=resolved.suffix.lower() in (".md", ".markdown") and is_in_vault(resolved),
+        vault=resolved.suffix.lower() in (".md", ".markdown") and _is_in_vault(resolved),
     )
 
 
@@ -238,6 +238,11 @@ def _working_folder() -> str:
         return str(Path.cwd())
     except OSError:
         return "one that no longer exists"
+
+
+def _is_in_vault(path: Path) -> bool:
+    """Whether a file lies in a vault of Obsidian, at any depth."""
+    return any((folder / VAULT_FOLDER).is_dir() for folder in path.parents)
 
 
 def _iso(seconds: float) -> str:

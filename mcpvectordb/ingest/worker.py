@@ -23,13 +23,11 @@ enforce it.
 RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows does not have it:
 there only the time and output limits apply, and a parser can use all available memory.
 
-The environment is minimal. Results travel on a pipe whose file descriptor no parser knows. What a
-parser prints goes to a third pipe: the parent keeps its end, for the message in case the process
-dies, and never prints it. Results are JSON and UTF-8 text, never pickles, and are validated on
-arrival, so that a process compromised by a hostile file can misreport that file but cannot run code
-in the parent. When the parent dies, so does the template, and the kernel ends its children with it;
-elsewhere an idle process ends with its pipe, and a busy one by an alarm signal soon after the time
-limit (not on Windows).
+Results are JSON and UTF-8 text, never pickles, and are validated on arrival, so that a process
+compromised by a hostile file can misreport that file but cannot run code in the parent. When the
+parent dies, so does the template, and the kernel ends its children with it; elsewhere an idle
+process ends with its pipe, and a busy one by an alarm signal soon after the time limit (not on
+Windows).
 
 The parent detects the format, once, and sends its name along. Containers (ZIP, OLE) are the
 exception: to detect their format means to parse them, so that also happens in the process. Plain
@@ -42,70 +40,58 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
-import shlex
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from importlib import import_module
-from typing import IO, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import formats, sandbox
-from mcpvectordb.ingest.answers import parsed_of, picture_of
 from mcpvectordb.ingest.formats import Format
 from mcpvectordb.ingest.ocr import KeptPages, PageReader, Picture, Tesseract
+from mcpvectordb.ingest.process import (
+    HEAD_BYTES,
+    OUT_OF_MEMORY,
+    START_SECONDS,
+    ForeignProcess,
+    ForkedProcess,
+    Process,
+    TimerFactory,
+    is_out_of_memory,
+    loaded,
+    private_pipes,
+    receive,
+    send,
+    spawned,
+)
 from mcpvectordb.records import Parsed, Source
 
 T = TypeVar("T")
 
 FORKS = sys.platform == "linux"
 """Whether each file gets a process of its own, forked from a template."""
-START_SECONDS = 60.0
 GRACE_SECONDS = 5.0
 """How long after the time limit a process ends itself if no parent has killed it."""
-HEAD_BYTES = 8_000_000
-"""Size limit of what accompanies a text: its title, pages and metadata."""
 PICTURE_BYTES = 30_000_000
 """Size limit of a page that is drawn for OCR."""
+LONGEST_MESSAGE = 2_000
+MOST_PAGES = 1_000_000
+MOST_PIXELS = 32_767
+"""The greatest width or height of a picture that Tesseract takes."""
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
-PRINTED_BYTES = 8192
-"""How much is kept of what a parser prints: the last bytes, which say why it died."""
-OUT_OF_MEMORY = 77
-"""Exit status for an exhausted memory limit: composing a message would need memory."""
-
-_OUT_OF_MEMORY_IN_C = re.compile(r"\b(?:m|c|re)alloc \(.*failed|std::bad_alloc")
-_START = f"import sys; from {__name__} import main; main(*sys.argv[1:])"
+_START = f"import sys; from {__name__} import main; main(sys.argv[1])"
 _CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
-_LENGTH = struct.Struct(">Q")
 _RUNNING = 1000  # no exit status is that high
-# Each additional thread or malloc arena would reserve a good part of the limited address space.
-_SINGLE_THREADED = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# A parser may use ONNX Runtime, which otherwise reports to Microsoft.
-_NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
-# What the modules of formats import when they first parse something: the template has it already.
-_ZIPPED = ("lxml.etree", "encodings.cp437")
-_LIBRARIES = {
-    **dict.fromkeys(("pdf", "ebook"), ("pymupdf", "heapq")),
-    **dict.fromkeys(("docx", "odt", "pptx"), _ZIPPED),
-    **dict.fromkeys(("doc", "ppt"), ("olefile",)),
-    "xls": ("olefile", "python_calamine"),
-    "xlsx": (*_ZIPPED, "python_calamine"),
-    "html": ("lxml.etree",),
-    "email": ("lxml.etree", "email.parser"),
-    "text": ("charset_normalizer",),
-}
 # Files of our own that the template parses after it has imported their modules: what a parser does
 # once (compile expressions, fill caches) is then done for all files.
 _SAMPLES = {
@@ -124,17 +110,15 @@ endstream endobj
 trailer<</Root 1 0 R>>
 """,
 }
+_ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
+_PARSED_FIELDS = [each.name for each in fields(Parsed) if each.name != "text"]
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
 
 ParseFunction = Callable[[Source, Format | None], Parsed]
 """Parses a source of the given format; detects the format where it is None."""
 
-TimerFactory = Callable[[float, Callable[[], None]], threading.Timer]
-"""Makes the timer that calls a function after so many seconds."""
 
-
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
+class ProcessLimits(NamedTuple):
     """What the parser process enforces itself: memory, text and seconds per file.
 
     `output` is in bytes, `output_ratio` in multiples of the file's size beyond `SMALL_OUTPUT`.
@@ -172,14 +156,10 @@ class Worker:
     """
 
     def __init__(
-        self,
-        config: Config,
-        *,
-        command: Sequence[str] = (),
-        timer: TimerFactory = threading.Timer,
+        self, config: Config, *, command: Sequence[str] = (), timer: TimerFactory = threading.Timer
     ) -> None:
-        self._config = config
-        self._command = command or (sys.executable, "-P", "-c", _START, *_arguments(config))
+        self._config, limits = config, ProcessLimits.of(config)
+        self._command = command or (sys.executable, "-P", "-c", _START, json.dumps(limits))
         self._timer = timer
         self._lock = threading.Lock()
         self._template: _Template | None = None
@@ -243,9 +223,9 @@ class Worker:
         if FORKS:
             self._drop()
 
-    def _starting(self, module: str) -> Start:
+    def _starting(self, module: str) -> Callable[[int], Process]:
         if not FORKS:
-            return partial(_spawned, self._command)
+            return partial(spawned, self._command)
         if self._template is None or not self._template.usable():
             self._template = _Template(self._command)
         return partial(self._template.fork, module)
@@ -256,15 +236,6 @@ class Worker:
         self._process = None
 
 
-def _arguments(config: Config) -> Iterator[str]:
-    """The arguments of `main` in the parser process."""
-    limits = ProcessLimits.of(config)
-    return map(
-        str,
-        (limits.memory, limits.output, limits.output_ratio, limits.seconds, int(limits.sandbox)),
-    )
-
-
 def _is_utf8(raw: bytes) -> bool:
     try:
         raw.decode()
@@ -273,67 +244,23 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-class _Forked:
-    """A process that the template forked; what is used of it is as in Popen."""
-
-    def __init__(self, template: _Template, pid: int, stdin: IO[bytes], stdout: IO[bytes]) -> None:
-        self._template, self.pid, self.stdin, self.stdout = template, pid, stdin, stdout
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        """The exit status, once the process was waited for."""
-        return self.returncode
-
-    def wait(self, timeout: float = 0) -> int:
-        """Return the exit status of a process that has ended or was killed.
-
-        With a timeout it may end by itself until then. Only now can another get its id.
-        """
-        if self.returncode is None:
-            self.returncode = self._template.wait(self.pid, timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("", timeout)
-        return self.returncode
-
-
-Process = subprocess.Popen[bytes] | _Forked
-Start = Callable[[int], Process]
-"""Starts a process that prints to the given file descriptor; raises OSError."""
-
-
-class _Template:
+class _Template(ForeignProcess):
     """The process that parser processes are forked from. It never reads a byte of any file."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._owner, self._lock, self._printed = os.getpid(), threading.Lock(), _Printed()
+        self._lock = threading.Lock()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(START_SECONDS)
+        streams = {"stdin": theirs.fileno(), "stdout": subprocess.DEVNULL}
         try:
             with theirs:
-                self._process = _spawned(
-                    command,
-                    self._printed.write_end,
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                )
+                super().__init__(partial(spawned, command, **streams), pipes=[self._control])
         except BaseException:
             self._control.close()
-            self._printed.drop()
             raise
-        self._printed.drain()
-        pipes = (self._control,)
-        self.end = weakref.finalize(self, _end, self._process, pipes, self._printed, self._owner)
-        try:
-            self._reply()
-        except OSError:
-            self.end()
-            raise ParseFailed(f"{_not_starting(command)}{self._printed.quoted()}") from None
+        self.wait_for_start(self._reply)
 
-    def usable(self) -> bool:
-        """Whether the process runs and was started by this process, not by one it forked from."""
-        return self._owner == os.getpid() and self.end.alive and self._process.poll() is None
-
-    def fork(self, module: str, printed: int) -> _Forked:
+    def fork(self, module: str, printed: int) -> ForkedProcess:
         """Return a new process that has imported what this module of a format needs."""
         (reading, stdin), (stdout, writing) = os.pipe(), os.pipe()
         pipes = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
@@ -346,7 +273,7 @@ class _Template:
         finally:
             os.close(reading)
             os.close(writing)
-        return _Forked(self, pid, *pipes)
+        return ForkedProcess(pid, *pipes, self.wait)
 
     def wait(self, pid: int, seconds: float) -> int | None:
         """Return the exit status of a process; None if it still runs after so many seconds.
@@ -367,7 +294,7 @@ class _Template:
             except (OSError, ValueError):
                 self.end()
                 raise ParseFailed(
-                    f"the process that starts parsers has ended{self._printed.quoted()}"
+                    f"the process that starts parsers has ended{self.printed.quoted()}"
                 ) from None
             except BaseException:  # an interrupt: its answer must not become that of the next
                 self.end()
@@ -379,69 +306,24 @@ class _Template:
         return reply
 
 
-def _spawned(
-    command: Sequence[str],
-    printed: int,
-    stdin: int = subprocess.PIPE,
-    stdout: int = subprocess.PIPE,
-) -> subprocess.Popen[bytes]:
-    """A new process, the first of a session: Ctrl-C at the terminal is for the parent."""
-    try:
-        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=printed,
-            env=sandbox.environment() | _SINGLE_THREADED | _NO_TELEMETRY,
-            start_new_session=True,
-        )
-    except OSError:
-        raise ParseFailed(_not_starting(command)) from None
+class _ParserProcess(ForeignProcess):
+    """One parser process, for one file if it was forked from the template."""
 
-
-def _not_starting(command: Sequence[str]) -> str:
-    return f"the process that parses files does not start: {shlex.join(command)}"
-
-
-class _ParserProcess:
-    """One parser process, from its start to its end."""
-
-    def __init__(self, start: Start, timer: TimerFactory) -> None:
-        self._owner, self._timer = os.getpid(), timer
-        self._printed = _Printed()
-        try:
-            self._process = start(self._printed.write_end)
-        except BaseException:
-            self._printed.drop()
-            raise
-        self._printed.drain()
-        pipes = (self._process.stdin, self._process.stdout)
-        self.end = weakref.finalize(self, _end, self._process, pipes, self._printed, self._owner)
-        if isinstance(self._process, _Forked):  # the start is that of the template
-            return
-        try:
-            with self._killed_after(START_SECONDS):
-                _receive(self._process.stdout, HEAD_BYTES)
-        except (OSError, EOFError, ValueError):
-            self.end()
-            raise ParseFailed(
-                f"the process that parses files does not start{self._printed.quoted()}"
-            ) from None
-
-    def usable(self) -> bool:
-        """Whether the process runs and was started by this process, not by one it forked from."""
-        return self._owner == os.getpid() and self.end.alive and self._process.poll() is None
+    def __init__(self, start: Callable[[int], Process], timer: TimerFactory) -> None:
+        super().__init__(start, timer)
+        if not isinstance(self.process, ForkedProcess):  # the start is that of the template
+            self.wait_for_start()
 
     def parse(self, source: Source, found: Format | None, config: Config) -> Parsed | IngestError:
         """Return the parser's result or its error; raise ParseFailed without a valid answer."""
         request = {"format": found.name if found else None}
         output = ProcessLimits.of(config).output_of(len(source.raw))
-        return self._asked(source, request, output, parsed_of, config)
+        return self._asked(source, request, output, _parsed_of, config)
 
     def draw(self, source: Source, kind: str, page: int, config: Config) -> Picture:
         """Return a page as a picture; raise an IngestError if it cannot be drawn."""
         asked = {"draw": [kind, page]}
-        answer = self._asked(source, asked, PICTURE_BYTES, picture_of, config)
+        answer = self._asked(source, asked, PICTURE_BYTES, _picture_of, config)
         if isinstance(answer, IngestError):
             raise answer
         return answer
@@ -456,10 +338,10 @@ class _ParserProcess:
     ) -> T:
         request |= {name: getattr(source, name) for name in _SOURCE_FIELDS}
         try:
-            with self._killed_after(config.parse_timeout) as expired:
-                _send(self._process.stdin, json.dumps(request).encode(), source.raw)
-                head = _loaded(_receive(self._process.stdout, HEAD_BYTES))
-                return answer_of(head, _receive(self._process.stdout, output))
+            with self.killed_after(config.parse_timeout) as expired:
+                send(self.process.stdin, json.dumps(request).encode(), source.raw)
+                head = loaded(receive(self.process.stdout, HEAD_BYTES))
+                return answer_of(head, receive(self.process.stdout, output))
         except (OSError, EOFError):
             reason = self._cause_of_death(expired.is_set(), config)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -470,9 +352,8 @@ class _ParserProcess:
         if expired:
             seconds = f"{config.parse_timeout:g} seconds"
             return f"it took longer than {seconds} {how_to_allow('parse_timeout')}"
-        try:
-            status = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
+        status = self.exit_status(1)
+        if status is None:
             return "its parser closed the connection"
         if status == OUT_OF_MEMORY:
             needed = f"{config.parse_memory} bytes of memory"
@@ -482,128 +363,64 @@ class _ParserProcess:
             if -status in set(signal.Signals)
             else f"exit status {status}"
         )
-        return f"its parser crashed ({name}){self._printed.quoted()}"
-
-    @contextmanager
-    def _killed_after(self, seconds: float) -> Iterator[threading.Event]:
-        """Kill the process after so many seconds; the event is then set."""
-        expired = threading.Event()
-
-        def expire() -> None:
-            expired.set()
-            _kill(self._process)
-
-        timer = self._timer(seconds, expire)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield expired
-        finally:
-            timer.cancel()
-            timer.join()
-            if expired.is_set():
-                self._process.wait()
+        return f"its parser crashed ({name}){self.printed.quoted()}"
 
 
-class _Printed:
-    """A pipe for what a process prints; a thread reads all of it and keeps the last bytes."""
-
-    def __init__(self) -> None:
-        self._read_end, self.write_end = os.pipe()
-        self._last = b""
-        self._thread = threading.Thread(target=self._run, name="mcpvectordb-printed", daemon=True)
-
-    def drain(self) -> None:
-        """Read the pipe from now on, until the process that has its write end is gone."""
-        os.close(self.write_end)
-        self._thread.start()
-
-    def drop(self) -> None:
-        """Close a pipe that no process got."""
-        os.close(self.write_end)
-        os.close(self._read_end)
-
-    def abandon(self) -> None:
-        """Close the pipe in a fork of this process, which has no such thread."""
-        os.close(self._read_end)
-
-    def wait(self) -> None:
-        """Wait until all is read; not for long, as a child of the process may still print."""
-        self._thread.join(timeout=1)
-
-    def quoted(self) -> str:
-        """What a process that has ended printed last, for the end of a message; "" for nothing."""
-        from mcpvectordb.ingest.formats.markdown_writer import line
-
-        self.wait()
-        last = line(self._last.decode(errors="replace"))
-        return f"; the last that it printed: {last}" if last else ""
-
-    def _run(self) -> None:
-        with suppress(OSError):
-            while some := os.read(self._read_end, 65_536):
-                self._last = (self._last + some)[-PRINTED_BYTES:]
-        os.close(self._read_end)
+# --- what the parser process answers, checked: a hostile file may have taken it over
+#
+# Each function raises ValueError, TypeError or LookupError for an answer that is not valid.
 
 
-def _end(
-    process: Process,
-    pipes: Sequence[IO[bytes] | socket.socket | None],
-    printed: _Printed,
-    owner: int,
-) -> None:
-    for pipe in pipes:
-        with suppress(OSError):  # unsent bytes of a broken pipe
-            if pipe:
-                pipe.close()
-    if os.getpid() == owner:
-        _kill(process)
-        process.wait()
-        printed.wait()
-    else:
-        printed.abandon()
+def _parsed_of(head: dict[str, Any], text: bytes) -> Parsed | IngestError:
+    """Return the text of a source, or the error that its parser raised."""
+    if "error" in head:
+        return _error_of(head)
+    parsed = Parsed(
+        text=text.decode(),
+        title=head["title"],
+        kind=head["kind"],
+        pages=tuple(head["pages"]),
+        metadata=head["metadata"],
+        note=head.get("note", ""),
+        images=_numbers(head.get("images", ()), len(head["pages"])),
+    )
+    if not (
+        isinstance(parsed.title, str)
+        and isinstance(parsed.note, str)
+        and parsed.kind in ("markdown", "text", "code")
+        and all(type(page) is int and 0 <= page <= len(parsed.text) for page in parsed.pages)
+        and list(parsed.pages) == sorted(parsed.pages)
+        and isinstance(parsed.metadata, dict)
+    ):
+        raise ValueError("title, kind, pages, metadata or note have the wrong type or range")
+    return parsed
 
 
-def _kill(process: Process) -> None:
-    """Kill a process and its group, unless it was waited for: its id may be another's then."""
-    if process.returncode is not None:
-        return
-    if isinstance(process, subprocess.Popen) and os.name == "nt":
-        process.kill()
-        return
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _picture_of(head: dict[str, Any], grey: bytes) -> Picture | IngestError:
+    """Return a page that was drawn, or the error."""
+    if "error" in head:
+        return _error_of(head)
+    width, height = _numbers([head["width"], head["height"]], MOST_PIXELS)
+    if width * height != len(grey):
+        raise ValueError(f"{len(grey)} bytes for a picture of {width} by {height}")
+    return Picture(width, height, grey)
 
 
-# --- both ends of the pipe
+def _error_of(head: dict[str, Any]) -> IngestError:
+    error = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
+        str(head.get("message"))[:LONGEST_MESSAGE]
+    )
+    if isinstance(error, NoText) and head.get("images"):
+        (error.pages,) = _numbers([head["pages"]], MOST_PAGES)
+        error.images = _numbers(head["images"], error.pages)
+    return error
 
 
-def _send(pipe: IO[bytes] | None, *parts: bytes) -> None:
-    assert pipe  # noqa: S101 - for the type checker: all our processes have pipes
-    for part in parts:
-        pipe.write(_LENGTH.pack(len(part)))
-        pipe.write(part)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes] | None, limit: int) -> bytes:
-    """The next part; EOFError at the end of the stream."""
-    assert pipe  # noqa: S101 - for the type checker: all our processes have pipes
-    length = pipe.read(_LENGTH.size)
-    size = _LENGTH.unpack(length)[0] if len(length) == _LENGTH.size else 0
-    if size > limit:
-        raise ValueError(f"{size} bytes where {limit} are allowed")
-    part = pipe.read(size)
-    if len(length) < _LENGTH.size or len(part) < size:
-        raise EOFError
-    return part
-
-
-def _loaded(head: bytes) -> dict[str, Any]:
-    loaded = json.loads(head)
-    if not isinstance(loaded, dict):
-        raise ValueError("not an object")
-    return loaded
+def _numbers(given: Sequence[int], most: int) -> tuple[int, ...]:
+    """Numbers of pages or pixels, each between 1 and `most`; raises ValueError for others."""
+    if not all(type(each) is int and 1 <= each <= most for each in given):
+        raise ValueError("numbers of pages or pixels are out of range")
+    return tuple(given)
 
 
 # --- the parser process
@@ -616,26 +433,24 @@ def serve(parse: ParseFunction, limits: ProcessLimits) -> None:
     """
     if FORKS:
         _fork_on_request()
-    requests, replies = _private_pipes()
+    requests, replies = private_pipes()
     sandbox.limit_memory(limits.memory)
     if limits.sandbox:
         sandbox.confine()
     if not FORKS:
-        _send(replies, b"{}")
+        send(replies, b"{}")
     try:
         while True:
-            request = _loaded(_receive(requests, HEAD_BYTES))
+            request = loaded(receive(requests, HEAD_BYTES))
             found = formats.BY_NAME.get(request.pop("format", None))
             page = request.pop("draw", None)
-            source = Source(raw=_receive(requests, sys.maxsize), **request)
+            source = Source(raw=receive(requests, sys.maxsize), **request)
             with _alarm(limits.seconds + GRACE_SECONDS):
-                head, text = _answer(
-                    source,
-                    partial(_drawn, source, *page)
-                    if page
-                    else partial(_parsed, parse, source, found, limits),
-                )
-            _send(replies, _packed(head), text)
+                if page:
+                    answer = _answer(source, partial(_drawn, source, *page))
+                else:
+                    answer = _answer(source, partial(_parsed, parse, source, found, limits))
+            send(replies, *answer)
     except EOFError:
         return
     except MemoryError:
@@ -688,29 +503,15 @@ def _status_of(pid: int, seconds: float) -> int:
 
 def _import_parser(module: str) -> None:
     """Import a module of a format with what it needs; what fails will fail again for its file."""
-    needed = [f"{formats.__name__}.{module}", *_LIBRARIES.get(module, ())] if module else []
-    missing = [each for each in needed if each not in sys.modules]
-    for each in missing:
-        with suppress(Exception):
-            import_module(each)
-    if missing and (sample := _SAMPLES.get(module)):
-        found = next(each for each in formats.FORMATS if each.module == module)
-        with suppress(Exception):
+    if not module or f"{formats.__name__}.{module}" in sys.modules:
+        return
+    with suppress(Exception):
+        import_module("charset_normalizer")
+        import_module(f"{formats.__name__}.{module}")
+        if sample := _SAMPLES.get(module):
+            found = next(each for each in formats.FORMATS if each.module == module)
             formats.parse(Source(source="", name="sample", raw=sample, file_type=""), found)
-    if missing:
-        gc.freeze()  # a collection in a child would copy the pages of all these objects
-
-
-def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Duplicates of stdin and stdout, which themselves become an empty input and stderr."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "r+b") as nothing:  # noqa: PTH123 - a device, not a path
-        os.dup2(nothing.fileno(), 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:  # started without a stderr
-            os.dup2(nothing.fileno(), 1)
-    return requests, replies
+    gc.freeze()  # a collection in a child would copy the pages of all these objects
 
 
 @contextmanager
@@ -727,47 +528,42 @@ def _alarm(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _drawn(source: Source, kind: str, page: int) -> tuple[dict[str, Any], bytes]:
+def _drawn(source: Source, kind: str, page: int) -> tuple[bytes, bytes]:
     from mcpvectordb.ingest.formats.pdf import draw
 
     width, height, grey = draw(source, kind, page)
-    return {"width": width, "height": height}, grey
+    return _head(width=width, height=height), grey
 
 
 def _parsed(
     parse: ParseFunction, source: Source, found: Format | None, limits: ProcessLimits
-) -> tuple[dict[str, Any], bytes]:
+) -> tuple[bytes, bytes]:
     parsed = parse(source, found)
     text = parsed.text.encode()
     _check_output(source, len(text), limits)
-    head = {
-        "title": parsed.title,
-        "kind": parsed.kind,
-        "pages": parsed.pages,
-        "metadata": dict(parsed.metadata),
-        "note": parsed.note,
-        "images": parsed.images,
-    }
-    if len(_packed(head)) > HEAD_BYTES - 100:
+    head = _head(**{name: getattr(parsed, name) for name in _PARSED_FIELDS})
+    if len(head) > HEAD_BYTES - 100:
         raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
     return head, text
 
 
-def _answer(
-    source: Source, work: Callable[[], tuple[dict[str, Any], bytes]]
-) -> tuple[dict[str, Any], bytes]:
+def _answer(source: Source, work: Callable[[], tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
     try:
         return work()
     except Exception as error:  # parser libraries raise errors of any class
-        if isinstance(error, MemoryError) or _OUT_OF_MEMORY_IN_C.search(str(error)):
+        if is_out_of_memory(error):
             raise MemoryError from error
         if isinstance(error, NoText):
             scan = {"pages": error.pages, "images": error.images}
-            return {"error": error.code, "message": str(error), **scan}, b""
+            return _head(error=error.code, message=str(error), **scan), b""
         if isinstance(error, IngestError):
-            return {"error": error.code, "message": str(error)}, b""
+            return _head(error=error.code, message=str(error)), b""
         message = f"{source.name} cannot be parsed: {type(error).__name__}: {error}"
-        return {"error": ParseFailed.code, "message": message}, b""
+        return _head(error=ParseFailed.code, message=message), b""
+
+
+def _head(**values: Any) -> bytes:
+    return json.dumps(values).encode()
 
 
 def _check_output(source: Source, output: int, limits: ProcessLimits) -> None:
@@ -784,13 +580,6 @@ def _check_output(source: Source, output: int, limits: ProcessLimits) -> None:
         )
 
 
-def _packed(head: dict[str, Any]) -> bytes:
-    return json.dumps(head).encode()
-
-
-def main(memory: str, output: str, output_ratio: str, seconds: str, confined: str) -> None:
-    """Run as the process that reads all our formats; the arguments come from its command line."""
-    limits = ProcessLimits(
-        int(memory), int(output), int(output_ratio), float(seconds), confined == "1"
-    )
-    serve(formats.parse, limits)
+def main(limits: str) -> None:
+    """Run as the process that reads all our formats, within these limits (JSON)."""
+    serve(formats.parse, ProcessLimits(*json.loads(limits)))

@@ -19,6 +19,7 @@ from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedForm
 from mcpvectordb.ingest.formats.charset import bom, is_text, unicode_encoding
 from mcpvectordb.records import Parsed, Source
 
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _CODE = """
     py pyi pyx js mjs cjs jsx ts mts cts tsx java c h cc cpp cxx hh hpp hxx ino m mm cs fs fsx vb go
     rs rb php swift kt kts scala groovy gradle dart lua r jl pl pm hs elm ex exs erl hrl clj cljs
@@ -144,15 +145,9 @@ FORMATS = (
     ),
     Format("DOC", "doc", "doc dot", "application/msword", stream="WordDocument"),
     Format(
-        "PPT",
-        "ppt",
-        "ppt pps pot",
-        "application/vnd.ms-powerpoint",
-        stream="PowerPoint Document",
+        "PPT", "ppt", "ppt pps pot", "application/vnd.ms-powerpoint", stream="PowerPoint Document"
     ),
-    Format(
-        "XLS", "xls", "xls", "application/vnd.ms-excel", magic=rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-    ),
+    Format("XLS", "xlsx", "xls", "application/vnd.ms-excel", magic=re.escape(OLE)),
     Format("ODS", "odt", "ods", _ODF + "spreadsheet", magic=_ODF_MAGIC + rb"spreadsheet"),
     Format("ODT", "odt", "odt", _ODF + "text", magic=_ODF_MAGIC + rb"text"),
     Format("ODP", "odt", "odp", _ODF + "presentation", magic=_ODF_MAGIC + rb"presentation"),
@@ -169,11 +164,11 @@ FORMATS = (
         "message/rfc822 application/mbox multipart/related",
         hint=_MAIL,
     ),
-    Format("reStructuredText", "rst", "rst rest", "text/x-rst text/prs.fallenstein.rst"),
-    Format("Org", "org", "org", "text/org text/x-org"),
+    Format("reStructuredText", "markup", "rst rest", "text/x-rst text/prs.fallenstein.rst"),
+    Format("Org", "markup", "org", "text/org text/x-org"),
     Format(
         "LaTeX",
-        "latex",
+        "markup",
         "tex ltx latex",
         "application/x-tex text/x-tex",
         hint=rb"\s*\\documentclass\b",
@@ -181,7 +176,6 @@ FORMATS = (
     Format("subtitles", "subtitles", "srt vtt", "text/vtt application/x-subrip", hint=_CUE),
 )
 
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 TEXT = FORMATS[0]
 BY_NAME = {each.name: each for each in FORMATS}
 
@@ -191,9 +185,9 @@ _UNSUPPORTED = {
     rb"\x89PNG\r\n": "a PNG image",
     rb"\xff\xd8\xff": "a JPEG image",
     rb"GIF8[79]a.{1,7}\0": "a GIF image",
-    rb"RIFF....WEBP": "a WebP image",
     rb"BM.{4}\0\0\0\0": "a BMP image",
     rb"II\*\0|MM\0\*": "a TIFF image",
+    rb"RIFF....WEBP": "a WebP image",
     rb"ID3[\x02-\x04]|\xff[\xf2\xf3\xfa\xfb]": "an MP3 sound",
     rb"RIFF....WAVE": "a WAV sound",
     rb"OggS\0": "an Ogg recording",
@@ -211,25 +205,15 @@ _UNSUPPORTED = {
     rb"\x7fELF|MZ.{58,}?PE\0\0|\xcf\xfa\xed\xfe|\xca\xfe\xba\xbe|\0asm": "a program",
     rb"SQLite format 3\0": "an SQLite database",
     rb"wOF[F2][\0\x01]|\0\x01\0\0\0|OTTO\0": "a font",
-    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Office file that is encrypted or in the old binary "
-    "format",
+    re.escape(OLE): "an Office file that is encrypted or in the old binary format",
 }
-
-
-# Pictures that MuPDF can draw, with its names for them.
-_PICTURES = {
-    rb"\x89PNG\r\n": "png",
-    rb"\xff\xd8\xff": "jpeg",
-    rb"GIF8[79]a.{1,7}\0": "gif",
-    rb"BM.{4}\0\0\0\0": "bmp",
-    rb"II\*\0|MM\0\*": "tiff",
-}
+# Of these, the pictures that MuPDF can draw, with its names for them.
+_PICTURES = {f"a {kind.upper()} image": kind for kind in ("png", "jpeg", "gif", "bmp", "tiff")}
 
 
 def picture(source: Source) -> str:
-    """Return the kind of a picture that OCR can read; "" for other sources."""
-    head = source.raw[:100]
-    return next((kind for form, kind in _PICTURES.items() if re.match(form, head, re.DOTALL)), "")
+    """Return MuPDF's name for the kind of a picture that OCR can read; "" for other sources."""
+    return _PICTURES.get(_known_content(source.raw[:400]), "")
 
 
 def parse(source: Source, found: Format | None = None) -> Parsed:
@@ -312,7 +296,7 @@ def _members(raw: bytes) -> set[str]:
 
 def _streams(raw: bytes) -> set[str]:
     """The names of the streams at the top of an OLE container."""
-    if not raw.startswith(_OLE):
+    if not raw.startswith(OLE):
         return set()
     import olefile
 
@@ -325,10 +309,14 @@ def _streams(raw: bytes) -> set[str]:
 
 def _unsupported_content(raw: bytes, head: bytes) -> str:
     """What these bytes are if they are not text; "" if they look like text."""
-    for expression, what in _UNSUPPORTED.items():
-        if re.match(expression, head, re.DOTALL):
-            return what
-    return _BINARY if b"\0" in raw and not unicode_encoding(raw) else ""
+    is_binary = b"\0" in raw and not unicode_encoding(raw)
+    return _known_content(head) or (_BINARY if is_binary else "")
+
+
+def _known_content(head: bytes) -> str:
+    """What bytes of a common format without a parser are; "" for others."""
+    found = (what for form, what in _UNSUPPORTED.items() if re.match(form, head, re.DOTALL))
+    return next(found, "")
 
 
 def _by_media_type(media_type: str) -> Format | None:

@@ -7,7 +7,10 @@ import zlib
 from io import BytesIO
 from typing import Any
 
+from lxml import etree
+
 from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Source
 
 MOST_UNPACKED = 256_000_000
@@ -22,10 +25,8 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(BytesIO(source.raw))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
-            raise ParseFailed(
-                f"{source.name} is damaged: it is truncated or not a ZIP archive, which its type "
-                "requires"
-            ) from None
+            why = "it is truncated or not a ZIP archive, which its type requires"
+            raise markdown_writer.damaged(source.name, why) from None
         members = self._zip.infolist()
         if (
             len(members) > MOST_MEMBERS
@@ -35,9 +36,7 @@ class Archive:
                 f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB"
             )
         if any(member.flag_bits & 1 for member in members):
-            raise ParseFailed(
-                f"{source.name} is encrypted; save a copy without its password and add that"
-            )
+            raise markdown_writer.encrypted(source.name)
         self.members = frozenset(member.filename for member in members)
 
     def read(self, member: str) -> bytes:
@@ -47,19 +46,16 @@ class Archive:
         try:
             return self._zip.read(member)
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
-            raise ParseFailed(
-                f"{self.name} is damaged: {member} cannot be unpacked ({error})"
-            ) from None
+            why = f"{member} cannot be unpacked ({error})"
+            raise markdown_writer.damaged(self.name, why) from None
 
     def xml(self, member: str) -> Any:
-        """Return a member's root element, None if it does not exist; entities are not resolved."""
-        from lxml import etree
-
+        """Return a member's root element, an empty one without it; entities are not resolved."""
         raw = self.read(member)
         parser = etree.XMLParser(
             resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
         )
         try:
-            return etree.fromstring(raw, parser) if raw.strip() else None
+            return etree.fromstring(raw, parser) if raw.strip() else etree.Element("missing")
         except etree.XMLSyntaxError as error:
-            raise ParseFailed(f"{self.name} is damaged: {member}: {error.msg}") from None
+            raise markdown_writer.damaged(self.name, f"{member}: {error.msg}") from None

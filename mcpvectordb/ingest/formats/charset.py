@@ -6,6 +6,7 @@ import codecs
 import re
 
 from mcpvectordb.errors import ParseFailed
+from mcpvectordb.records import Source
 
 # The UTF-32 mark begins with the UTF-16 mark, so it comes first.
 _BOMS = (
@@ -78,6 +79,11 @@ def charset(media_type: str) -> str:
     return found[1] if found else ""
 
 
+def text_of(source: Source) -> str:
+    """Return the text of a source, whose media type may declare a charset."""
+    return decode(source.raw, declared=charset(source.media_type))
+
+
 def decode(raw: bytes, *, declared: str = "") -> str:
     """Return the text: by byte order mark, as UTF-8, by the declared charset, else detected.
 
@@ -90,8 +96,11 @@ def decode(raw: bytes, *, declared: str = "") -> str:
         text = _decoded(raw, encoding)
         if text is not None:
             return text
-    detected = "" if marked else _detected_charset(raw)
-    text = _decoded(raw, detected)
+    if not marked:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(raw).best()
+        text = _decoded(raw, best.encoding if best else "")
     if text is None:
         tried = marked or declared or "utf-8"
         raise ParseFailed(
@@ -106,10 +115,3 @@ def _decoded(raw: bytes, encoding: str) -> str | None:
         return None if codecs.lookup(encoding).name in _NO_CHARSETS else raw.decode(encoding)
     except (LookupError, ValueError):
         return None
-
-
-def _detected_charset(raw: bytes) -> str:
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(raw).best()
-    return best.encoding if best else ""

@@ -11,7 +11,7 @@ from itertools import islice
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.charset import charset, decode
+from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
 DELIMITERS = ",;\t|"
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
 
 def parse(source: Source) -> Parsed:
     """Return the rows of a table; the delimiter and the header are detected."""
-    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
+    text = markdown_writer.clean(text_of(source))
     try:
         rows = [row for row in _rows(text, delimiter(text)) if any(map(str.strip, row))]
     except csv.Error as error:
@@ -29,9 +29,7 @@ def parse(source: Source) -> Parsed:
     names, records = _header(rows)
     written = "\n\n".join(filter(None, (_record(names, row) for row in records)))
     metadata = {"columns": names, "rows": len(records)}
-    return markdown_writer.finish(
-        source, [written], title=markdown_writer.title(source), metadata=metadata, paged=False
-    )
+    return markdown_writer.finish(source, written, metadata, headings=0)
 
 
 def _rows(text: str, character: str) -> Iterator[list[str]]:

@@ -28,20 +28,14 @@ def parse(source: Source) -> Parsed:
     try:
         (flags,) = struct.unpack_from("<H", main, FLAGS_AT)
         if flags & ENCRYPTED:
-            raise streams.encrypted()
+            raise markdown_writer.encrypted(source.name)
         table = streams.read("1Table" if flags & SECOND_TABLE else "0Table")
         start, length = struct.unpack_from("<II", main, PIECES_AT)
         text = "".join(_pieces(main, table[start : start + length]))
     except struct.error as error:
-        raise streams.damaged(error) from None
-    metadata = streams.properties()
-    return markdown_writer.finish(
-        source,
-        [markdown_writer.blocks(map(markdown_writer.prose, _paragraphs(text)))],
-        title=markdown_writer.title(source, metadata.pop("title", "")),
-        metadata=metadata,
-        paged=False,
-    )
+        raise markdown_writer.damaged(source.name, error) from None
+    written = markdown_writer.blocks(map(markdown_writer.prose, _paragraphs(text)))
+    return markdown_writer.finish(source, written, streams.properties())
 
 
 def _pieces(main: bytes, table: bytes) -> Iterator[str]:

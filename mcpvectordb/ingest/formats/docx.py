@@ -9,12 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from lxml import etree
+
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.omml import latex
 from mcpvectordb.ingest.formats.ooxml import (
+    chart_markdown,
     children,
     find,
+    latex,
     links,
     local,
     main_part,
@@ -23,7 +26,6 @@ from mcpvectordb.ingest.formats.ooxml import (
     relations,
     value,
 )
-from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
@@ -55,11 +57,7 @@ def parse(source: Source) -> Parsed:
         archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
     )
     text = markdown_writer.with_lists(reader.blocks)
-    metadata = properties(archive)
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), reader.title, markdown_writer.first_heading(text)
-    )
-    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
+    return markdown_writer.finish(source, text, properties(archive), title=reader.title)
 
 
 class _DocxStyles:
@@ -70,7 +68,7 @@ class _DocxStyles:
         self.parents: dict[str, str] = {}
         self.outline: dict[str, int] = {}
         self.numbers: dict[str, Any] = {}
-        for style in children(root, "style") if root is not None else ():
+        for style in children(root, "style"):
             key = value(style, "styleId")
             self.names[key] = value(find(style, "name")).lower()
             self.parents[key] = value(find(style, "basedOn"))
@@ -114,8 +112,6 @@ class _DocxStyles:
 
 def _numberings(root: Any) -> dict[str, dict[str, str]]:
     """The number formats ("bullet", "decimal" and so on) by numbering id and level."""
-    if root is None:
-        return {}
     formats = {
         value(abstract, "abstractNumId"): {
             value(level, "ilvl"): value(find(level, "numFmt"))
@@ -153,8 +149,6 @@ class _DocxReader:
 
     def read(self, root: Any, links: Mapping[str, str]) -> None:
         """Add the blocks of a part; `links` are the targets of its hyperlinks."""
-        from lxml import etree
-
         self.links = links
         walk = etree.iterwalk(root, events=("start", "end"))
         for event, element in walk:
@@ -176,13 +170,13 @@ class _DocxReader:
 
     def read_notes(self, root: Any, links: Mapping[str, str]) -> None:
         """Add footnotes or endnotes, but not the separators that Word draws above them."""
-        for note in children(root, "footnote", "endnote") if root is not None else ():
+        for note in children(root, "footnote", "endnote"):
             if value(note, "type") in ("", "normal"):
                 self._read_labelled(f"[^{value(note, 'id')}]", note, links)
 
     def read_comments(self, root: Any, links: Mapping[str, str]) -> None:
         """Add comments with their authors."""
-        for comment in children(root, "comment") if root is not None else ():
+        for comment in children(root, "comment"):
             author = markdown_writer.line(value(comment, "author"))
             self._read_labelled(f"Comment ({author})" if author else "Comment", comment, links)
 
@@ -190,8 +184,7 @@ class _DocxReader:
         """Add the text of headers and footers, each different one once, without page numbers."""
         before, shown = len(self.blocks), set[str]()
         for root in roots:
-            if root is not None:
-                self.read(root, {})
+            self.read(root, {})
         margins, self.blocks[before:] = self.blocks[before:], []
         for text, _ in margins:
             key = re.sub(r"[\d\W]+", "", text)

@@ -40,18 +40,9 @@ def parse(source: Source) -> Parsed:
         )
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
-        raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
-    metadata = document.metadata
-    title = markdown_writer.title(
-        source, metadata.get("title"), *map(markdown_writer.first_heading, texts[:3])
-    )
-    return markdown_writer.finish(
-        source,
-        texts,
-        title=title,
-        metadata={"author": metadata.get("author")},
-        paged=len(texts) > 1,
-    )
+        raise markdown_writer.damaged(source.name, error) from None
+    metadata = {key: document.metadata.get(key) for key in ("title", "author")}
+    return markdown_writer.finish(source, texts[0] if len(texts) == 1 else texts, metadata)
 
 
 def _kind(source: Source) -> str:
@@ -80,7 +71,7 @@ def _check_xml(source: Source) -> None:
     try:
         expat.ParserCreate().Parse(source.raw, True)
     except expat.ExpatError as error:
-        raise ParseFailed(f"{source.name} is damaged: {error}") from None
+        raise markdown_writer.damaged(source.name, error) from None
 
 
 def _chapters(document: Any) -> Iterator[list[TextBlock]]:

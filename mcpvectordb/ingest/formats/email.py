@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import email
+import email.parser  # loaded late otherwise, for each file
 import email.policy
 import re
 from collections.abc import Iterator, Sequence
@@ -36,20 +36,11 @@ def parse(source: Source) -> Parsed:
             f"{source.name} is not a mail: it has no header lines such as From: and Subject:"
         )
     if len(messages) > 1:
-        return markdown_writer.finish(
-            source,
-            pages,
-            title=markdown_writer.title(source),
-            metadata={"messages": len(pages)},
-            note=reader.note(),
-        )
+        metadata = {"messages": len(pages)}
+        return markdown_writer.finish(source, pages, metadata, headings=0, note=reader.note())
+    subject, metadata = _header(messages[0], "Subject"), _metadata(messages[0])
     return markdown_writer.finish(
-        source,
-        pages,
-        title=markdown_writer.title(source, _header(messages[0], "Subject")),
-        metadata=_metadata(messages[0]),
-        paged=False,
-        note=reader.note(),
+        source, pages[0], metadata, title=subject, headings=0, note=reader.note()
     )
 
 

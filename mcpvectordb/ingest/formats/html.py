@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
@@ -60,10 +63,7 @@ def parse(source: Source) -> Parsed:
     text = markdown_writer.blocks(
         [markdown(element, skip=content.skip) for element in content.roots]
     )
-    title = markdown_writer.title(
-        source, metadata.pop("title"), markdown_writer.first_heading(text)
-    )
-    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
+    return markdown_writer.finish(source, text, metadata)
 
 
 def to_markdown(html: str, name: str) -> str:
@@ -74,8 +74,6 @@ def to_markdown(html: str, name: str) -> str:
 
 def tree(html: str, name: str) -> Any:
     """Return the root element; ParseFailed if elements are nested too deeply for libxml2."""
-    from lxml import etree
-
     parser = etree.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
@@ -117,7 +115,7 @@ def _metadata(root: Any) -> dict[str, str]:
     for key, value in _linked_data(root):
         metadata.setdefault(key, value)
     metadata["title"] = _first(
-        [_text(root.find(".//title")), *(meta.get(name) for name in _TITLES)]
+        ["".join(root.xpath("(//title)[1]//text()")), *(meta.get(name) for name in _TITLES)]
     )
     metadata["language"] = _first(
         [
@@ -152,8 +150,6 @@ def _meta(root: Any) -> dict[str, str]:
 
 
 def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
-    import json
-
     for script in root.iter("script"):
         if script.get("type") != "application/ld+json":
             continue
@@ -172,7 +168,3 @@ def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
 
 def _first(values: Iterable[str | None]) -> str:
     return next((value.strip() for value in values if value and value.strip()), "")
-
-
-def _text(element: Any) -> str:
-    return "" if element is None else "".join(element.itertext())

@@ -6,6 +6,8 @@ import re
 from collections.abc import Set
 from typing import Any
 
+from lxml import etree
+
 from mcpvectordb.ingest.formats import markdown_writer
 
 INLINE = frozenset(
@@ -31,8 +33,6 @@ _LANGUAGE = re.compile(
 
 def markdown(root: Any, *, skip: Set[Any]) -> str:
     """Return the Markdown of an element, without the elements to skip."""
-    from lxml import etree
-
     writer = _MarkdownWriter(_layout_tables(root))
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
@@ -49,8 +49,6 @@ def markdown(root: Any, *, skip: Set[Any]) -> str:
 
 
 def _layout_tables(root: Any) -> set[Any]:
-    from lxml import etree
-
     layout: set[Any] = set()
     inside: list[Any] = []
     for event, element in etree.iterwalk(root, events=("start", "end"), tag=tuple(LAYOUT)):

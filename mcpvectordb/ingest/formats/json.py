@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.charset import charset, decode
+from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST_HEADING = 2
@@ -16,14 +16,11 @@ DEEPEST_HEADING = 2
 
 def parse(source: Source) -> Parsed:
     """Return the values of a JSON document, or of one document per line."""
-    value = load(
-        decode(source.raw, declared=charset(source.media_type)).lstrip("\ufeff"), source.name
-    )
-    named = (value.get("title"), value.get("name")) if isinstance(value, dict) else ()
+    value = load(text_of(source).lstrip("\ufeff"), source.name)
+    named = value if isinstance(value, dict) else {}
     text = markdown_writer.blocks(_section(value, 1))
-    return markdown_writer.finish(
-        source, [text], title=markdown_writer.title(source, *named), paged=False
-    )
+    title = {"title": named.get("title")}
+    return markdown_writer.finish(source, text, title, title=named.get("name"), headings=0)
 
 
 def load(text: str, name: str) -> Any:

@@ -129,7 +129,7 @@ def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
     return "".join(written).strip("\n")
 
 
-def title(source: Source, *candidates: object) -> str:
+def _title(source: Source, *candidates: object) -> str:
     """Return the first candidate that says something, else the source's name.
 
     At most 200 characters. Names that programs and templates give are no titles.
@@ -158,38 +158,58 @@ def no_text(name: str, why: str = "") -> NoText:
     )
 
 
+def damaged(name: str, why: object) -> ParseFailed:
+    """Return the error for a source that cannot be read."""
+    return ParseFailed(f"{name} is damaged: {line(str(why))}")
+
+
+def encrypted(name: str) -> ParseFailed:
+    """Return the error for a source that needs a password."""
+    return ParseFailed(f"{name} is encrypted; save a copy without its password and add that")
+
+
+def join_pages(pages: Iterable[str]) -> tuple[str, tuple[int, ...]]:
+    """Return the pages with blank lines between them, and the offsets at which they begin."""
+    offsets, written, at = list[int](), list[str](), 0
+    for page in pages:
+        offsets.append(at)
+        if page:
+            written.append(page)
+            at += len(page) + 2
+    text = "\n\n".join(written) + "\n"
+    return text, tuple(min(each, len(text)) for each in offsets)
+
+
 def finish(
     source: Source,
-    pages: Sequence[str],
-    *,
-    title: str,
+    text: str | Sequence[str],
     metadata: Mapping[str, Any] | None = None,
-    paged: bool = True,
+    *,
+    title: object = "",
+    headings: int = 3,
     nothing: str = "",
     note: str = "",
     images: tuple[int, ...] = (),
 ) -> Parsed:
-    """Return the result for these pages of Markdown, joined by blank lines.
+    """Return the result for a text, or for pages of Markdown, joined by blank lines.
 
-    Raises NoText if no page has text; `nothing` then says why and what to do.
+    The title is that of the metadata, or `title`, or the first heading on so many pages, or the
+    source's name. Raises NoText if no page has text; `nothing` then says why and what to do.
     """
-    offsets, written, at = [], list[str](), 0
-    for page in pages:
-        offsets.append(at)
-        if page := clean(page).strip("\n").rstrip():
-            written.append(page)
-            at += len(page) + 2
-    if not written:
+    pages = [text] if isinstance(text, str) else text
+    joined, offsets = join_pages(clean(page).strip("\n").rstrip() for page in pages)
+    if joined == "\n":
         raise no_text(source.name, nothing)
-    text = "\n\n".join(written) + "\n"
+    about = dict(metadata or {})
+    headed = map(first_heading, pages[:headings])
     return Parsed(
-        text=text,
-        title=title,
+        text=joined,
+        title=_title(source, about.pop("title", ""), title, *headed),
         kind="markdown",
-        pages=tuple(min(offset, len(text)) for offset in offsets) if paged else (),
+        pages=() if isinstance(text, str) else offsets,
         metadata={
             key: short
-            for key, value in (metadata or {}).items()
+            for key, value in about.items()
             if (short := _short(value)) not in ("", None, [])
         },
         note=note,

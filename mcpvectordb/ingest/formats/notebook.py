@@ -27,10 +27,7 @@ def parse(source: Source) -> Parsed:
         or "python"
     )
     text = markdown_writer.blocks(block for cell in cells for block in _cell(cell, language))
-    title = markdown_writer.title(source, about.get("title"), markdown_writer.first_heading(text))
-    return markdown_writer.finish(
-        source, [text], title=title, metadata={"language": language}, paged=False
-    )
+    return markdown_writer.finish(source, text, {"language": language}, title=about.get("title"))
 
 
 def _dictionary(value: Any) -> dict[str, Any]:
@@ -58,7 +55,10 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     else:
         yield markdown_writer.fence(source, language)
         for output in map(_dictionary, _list(cell.get("outputs"))):
-            yield markdown_writer.fence(_shortened(_output(output)))
+            text = _output(output)
+            if len(text) > LONGEST_OUTPUT:
+                text = text[:LONGEST_OUTPUT].rstrip() + "\n…"
+            yield markdown_writer.fence(text)
 
 
 def _output(output: dict[str, Any]) -> str:
@@ -76,7 +76,3 @@ def _text(value: Any) -> str:
         if isinstance(value, list)
         else (value if isinstance(value, str) else "")
     )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_OUTPUT else text[:LONGEST_OUTPUT].rstrip() + "\n…"

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpvectordb.errors import ParseFailed
+from lxml import etree
+
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import local, value
-from mcpvectordb.ingest.formats.sheet_tables import sheet_tables
+from mcpvectordb.ingest.formats.xlsx import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset(
-    [
-        "tracked-changes",
-        "table-of-content",
-        "forms",
-        "sequence-decls",
-        "note-citation",
-    ]
+    ["tracked-changes", "table-of-content", "forms", "sequence-decls", "note-citation"]
 )
 WIDEST_REPEAT = 50
 _METADATA_NAMES = {
@@ -38,26 +33,23 @@ def parse(source: Source) -> Parsed:
     """Return the text of a document, a presentation or a workbook."""
     archive = Archive(source)
     if b"encryption-data" in archive.read("META-INF/manifest.xml"):
-        raise ParseFailed(
-            f"{source.name} is encrypted; save a copy without its password and add that"
-        )
+        raise markdown_writer.encrypted(source.name)
     root = archive.xml("content.xml")
-    if root is None:
-        raise ParseFailed(f"{source.name} is damaged: its part content.xml is missing")
+    if "content.xml" not in archive.members:
+        raise markdown_writer.damaged(source.name, "its part content.xml is missing")
     slides = [page for page in root.iter() if local(page) == "page"]
     pages = [_text(page) for page in slides] or [_text(root)]
     metadata = _metadata(archive.xml("meta.xml"))
     # The first heading of a workbook is the name of a sheet, which is not a title.
     has_title = bool(slides) or any(local(element) == "h" for element in root.iter())
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), has_title and markdown_writer.first_heading(pages[0])
+    return markdown_writer.finish(
+        source, pages if slides else pages[0], metadata, headings=int(has_title)
     )
-    return markdown_writer.finish(source, pages, title=title, metadata=metadata, paged=bool(slides))
 
 
 def _metadata(root: Any) -> dict[str, str]:
     metadata: dict[str, str] = {}
-    for element in root.iter() if root is not None else ():
+    for element in root.iter():
         if (key := _METADATA_NAMES.get(local(element))) and element.text:
             metadata.setdefault(key, element.text)
     return metadata
@@ -65,8 +57,6 @@ def _metadata(root: Any) -> dict[str, str]:
 
 def _text(root: Any) -> str:
     """The Markdown of an element, in one walk without recursion."""
-    from lxml import etree
-
     reader = _OdtReader()
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:

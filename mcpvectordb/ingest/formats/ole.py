@@ -5,7 +5,9 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
-from mcpvectordb.errors import ParseFailed
+import olefile
+
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.records import Source
 
 
@@ -13,22 +15,20 @@ class OleStreams:
     """The streams of a container; ParseFailed for one that is damaged or encrypted."""
 
     def __init__(self, source: Source) -> None:
-        import olefile
-
         self.name = source.name
         try:
             self._file: Any = olefile.OleFileIO(BytesIO(source.raw))
         except (OSError, ValueError, IndexError) as error:
-            raise self.damaged(error) from None
+            raise markdown_writer.damaged(self.name, error) from None
         if self._file.exists("EncryptedPackage") or self._file.exists("EncryptedSummary"):
-            raise self.encrypted()
+            raise markdown_writer.encrypted(self.name)
 
     def read(self, stream: str) -> bytes:
         """Return a stream's bytes, b"" if it does not exist."""
         try:
             return bytes(self._file.openstream(stream).read()) if self._file.exists(stream) else b""
         except (OSError, ValueError, IndexError) as error:
-            raise self.damaged(error) from None
+            raise markdown_writer.damaged(self.name, error) from None
 
     def properties(self) -> dict[str, str]:
         """Return title, author and the like."""
@@ -38,16 +38,6 @@ class OleStreams:
             return {}
         values = {key: getattr(found, key) for key in ("title", "author", "subject", "keywords")}
         return {key: _text(value) for key, value in values.items() if value}
-
-    def damaged(self, error: object) -> ParseFailed:
-        """Return the error for a container that cannot be read."""
-        return ParseFailed(f"{self.name} is damaged: {' '.join(str(error).split())}")
-
-    def encrypted(self) -> ParseFailed:
-        """Return the error for an encrypted document."""
-        return ParseFailed(
-            f"{self.name} is encrypted; save a copy without its password and add that"
-        )
 
 
 def _text(value: object) -> str:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from mcpvectordb.errors import ParseFailed
+from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 
 _PROPERTIES = {
@@ -51,7 +51,7 @@ def relations(archive: Archive, part: str) -> dict[str, tuple[str, str]]:
     folder, name = posixpath.split(part)
     root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
     found = {}
-    for relation in root if root is not None else ():
+    for relation in root:
         if relation.get("TargetMode") != "External":
             target = posixpath.normpath(posixpath.join("/", folder, relation.get("Target") or ""))
             found[relation.get("Id")] = (
@@ -67,7 +67,7 @@ def links(archive: Archive, part: str) -> dict[str, str]:
     root = archive.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
     return {
         relation.get("Id"): relation.get("Target") or ""
-        for relation in (root if root is not None else ())
+        for relation in root
         if relation.get("TargetMode") == "External"
         and (relation.get("Type") or "").endswith("/hyperlink")
     }
@@ -83,7 +83,7 @@ def main_part(archive: Archive, usual: str) -> str:
     kinds = dict(relations(archive, "").values())
     part = kinds.get("officeDocument", usual)
     if part not in archive.members:
-        raise ParseFailed(f"{archive.name} is damaged: its part {part} is missing")
+        raise markdown_writer.damaged(archive.name, f"its part {part} is missing")
     return part
 
 
@@ -91,9 +91,123 @@ def properties(archive: Archive) -> dict[str, str]:
     """Return the document properties: title, author, dates and the like."""
     part = dict(relations(archive, "").values()).get("core-properties", "docProps/core.xml")
     root = archive.xml(part)
-    metadata = {
-        _PROPERTIES.get(local(child), ""): child.text or ""
-        for child in (root if root is not None else ())
-    }
+    metadata = {_PROPERTIES.get(local(child), ""): child.text or "" for child in root}
     metadata.pop("", None)
     return metadata
+
+
+# --- charts: their title, and a table of the values that were cached
+
+MOST_POINTS = 10_000
+
+
+def chart_markdown(root: Any) -> str:
+    """Return a chart's title and its series as the columns of a table."""
+    chart = find(root, "chart")
+    if chart is None:
+        return ""
+    title = find(chart, "title")
+    words = (
+        (each.text or "" for each in title.iter() if local(each) == "t")
+        if title is not None
+        else ()
+    )
+    series = [each for each in root.iter() if local(each) == "ser"]
+    columns = [_points(find(each, "val")) or _points(find(each, "yVal")) for each in series]
+    labels: dict[int, str] = {}
+    for each in series:
+        labels = labels or _points(find(each, "cat")) or _points(find(each, "xVal"))
+    names = [" ".join(_points(find(each, "tx")).values()) for each in series]
+    rows = [["", *names]]
+    for at in sorted({at for column in [labels, *columns] for at in column})[:MOST_POINTS]:
+        rows.append([labels.get(at, ""), *(column.get(at, "") for column in columns)])
+    return markdown_writer.blocks(
+        [
+            markdown_writer.prose(markdown_writer.line(f"Chart: {''.join(words)}")),
+            markdown_writer.table(rows) if len(rows) > 1 else "",
+        ]
+    )
+
+
+def _points(element: Any) -> dict[int, str]:
+    """The cached values of a reference by their index; a plain value has the index 0."""
+    if element is None:
+        return {}
+    points = {
+        int(index): text.text or ""
+        for point in element.iter()
+        if local(point) == "pt"
+        and (index := value(point, "idx")).isdigit()
+        and (text := find(point, "v")) is not None
+    }
+    plain = next(children(element, "v"), None)
+    return points or ({0: plain.text or ""} if plain is not None else {})
+
+
+# --- equations (OMML) as text in the manner of LaTeX
+
+DEEPEST = 50
+_OPERATORS = {"∑": "\\sum", "∏": "\\prod", "∫": "\\int", "⋃": "\\bigcup", "⋂": "\\bigcap"}
+
+
+def latex(equation: Any, depth: int = 0) -> str:
+    """Return an equation, or a part of one, on one line."""
+    if equation is None or depth > DEEPEST:
+        return ""
+    return "".join(_part(child, depth + 1) for child in equation)
+
+
+def _part(element: Any, depth: int) -> str:
+    """One element: a fraction, a root, a script and so on, or the parts of any other one."""
+
+    def inside(name: str) -> str:
+        return latex(find(element, name), depth)
+
+    match local(element):
+        case "t":
+            return element.text or ""
+        case "f":
+            return f"\\frac{{{inside('num')}}}{{{inside('den')}}}"
+        case "rad":
+            degree = inside("deg")
+            return f"\\sqrt{f'[{degree}]' if degree else ''}{{{inside('e')}}}"
+        case "sSup":
+            return f"{inside('e')}^{{{inside('sup')}}}"
+        case "sSub":
+            return f"{inside('e')}_{{{inside('sub')}}}"
+        case "sSubSup":
+            return f"{inside('e')}_{{{inside('sub')}}}^{{{inside('sup')}}}"
+        case "nary":
+            sign = value(find(element, "naryPr", "chr")) or "∫"
+            lower, upper = inside("sub"), inside("sup")
+            limits = (f"_{{{lower}}}" if lower else "") + (f"^{{{upper}}}" if upper else "")
+            return f"{_OPERATORS.get(sign, sign)}{limits} {inside('e')}"
+        case "d":
+            begin, end = (
+                _character(find(element, "dPr"), name, usual)
+                for name, usual in (("begChr", "("), ("endChr", ")"))
+            )
+            parts = [latex(part, depth) for part in children(element, "e")]
+            return f"{begin}{', '.join(parts)}{end}"
+        case "func":
+            return f"\\{inside('fName').strip()} {inside('e')}"
+        case "limLow":
+            return f"{inside('e')}_{{{inside('lim')}}}"
+        case "limUpp":
+            return f"{inside('e')}^{{{inside('lim')}}}"
+        case "m":
+            rows = (
+                " & ".join(latex(cell, depth) for cell in children(row, "e"))
+                for row in children(element, "mr")
+            )
+            return "\\begin{matrix}" + " \\\\ ".join(rows) + "\\end{matrix}"
+        case name if name.endswith("Pr"):
+            return ""
+        case _:
+            return latex(element, depth)
+
+
+def _character(properties: Any, name: str, usual: str) -> str:
+    """A bracket; one that is declared as empty is none."""
+    declared = find(properties, name)
+    return usual if declared is None else value(declared)

@@ -8,12 +8,19 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
+import pymupdf
+
 from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.pdf_layout import code_lines, file_order, reading_order
-from mcpvectordb.ingest.formats.pdf_running_titles import without_running_titles
 from mcpvectordb.ingest.formats.pdf_tables import with_tables
-from mcpvectordb.ingest.formats.pdf_text import PageText, TextBlock, TextRow, page_text
+from mcpvectordb.ingest.formats.pdf_text import (
+    PageText,
+    TextBlock,
+    TextRow,
+    page_text,
+    without_running_titles,
+)
 from mcpvectordb.records import Parsed, Source
 
 HEADING_SCALE = 1.12
@@ -37,11 +44,11 @@ def parse(source: Source) -> Parsed:
     try:
         pages = [read_page(page) for page in document]
         blank = _Blank.of(document, pages)
-        named = document.metadata.get("title") or ""
-        metadata = {key: document.metadata.get(key) for key in ("author", "subject", "keywords")}
+        shown = ("title", "author", "subject", "keywords")
+        metadata = {key: document.metadata.get(key) for key in shown}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
-        raise ParseFailed(f"{source.name} is damaged: {markdown_writer.line(str(error))}") from None
+        raise markdown_writer.damaged(source.name, error) from None
     if len(blank.all) == len(pages):
         raise blank.error(source.name, damaged=document.is_repaired)
     blocks = [
@@ -49,16 +56,9 @@ def parse(source: Source) -> Parsed:
         for number, page in enumerate(without_running_titles(pages), 1)
     ]
     texts = _with_whole_words(markdown_pages(blocks, listed))
-    title = markdown_writer.title(source, named, *map(markdown_writer.first_heading, texts[:3]))
     metadata["pages"] = len(texts)
-    return markdown_writer.finish(
-        source,
-        texts,
-        title=title,
-        metadata=metadata,
-        note=blank.note(len(pages)),
-        images=blank.drawn,
-    )
+    note = blank.note(len(pages))
+    return markdown_writer.finish(source, texts, metadata, note=note, images=blank.drawn)
 
 
 def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
@@ -71,8 +71,6 @@ def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
 
 def open_document(source: Source, kind: str) -> Any:
     """Return the source as a pymupdf document."""
-    import pymupdf
-
     library: Any = pymupdf  # it is only partly annotated
     library.TOOLS.mupdf_display_errors(False)
     library.TOOLS.mupdf_display_warnings(False)
@@ -83,9 +81,7 @@ def open_document(source: Source, kind: str) -> Any:
             f"{source.name} cannot be opened as {kind.upper()}: {markdown_writer.line(str(error))}"
         ) from None
     if document.needs_pass:
-        raise ParseFailed(
-            f"{source.name} is encrypted; save a copy without its password and add that"
-        )
+        raise markdown_writer.encrypted(source.name)
     return document
 
 
@@ -142,7 +138,7 @@ class _Blank(NamedTuple):
     def error(self, name: str, *, damaged: bool) -> NoText | ParseFailed:
         """Why a document of only such pages cannot be read."""
         if damaged and not self.images + self.glyphs:
-            return ParseFailed(f"{name} is damaged: its readable part has no text")
+            return markdown_writer.damaged(name, "its readable part has no text")
         why = "there is no text on its pages, and no image of any; supply the text directly"
         if self.glyphs:
             why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"

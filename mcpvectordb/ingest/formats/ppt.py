@@ -45,21 +45,13 @@ def parse(source: Source) -> Parsed:
     stream, user = streams.read("PowerPoint Document"), streams.read("Current User")
     try:
         if struct.unpack_from("<I", user, 12)[0] == ENCRYPTED:
-            raise streams.encrypted()
+            raise markdown_writer.encrypted(source.name)
         pages = _pages(stream, struct.unpack_from("<I", user, 16)[0])
     except (struct.error, KeyError) as error:
-        raise streams.damaged(error) from None
-    metadata = streams.properties()
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), *map(markdown_writer.first_heading, pages[:1])
-    )
-    return markdown_writer.finish(
-        source,
-        pages,
-        title=title,
-        metadata={**metadata, "slides": len(pages)},
-        nothing="its slides hold pictures only; supply the text directly",
-    )
+        raise markdown_writer.damaged(source.name, error) from None
+    nothing = "its slides hold pictures only; supply the text directly"
+    metadata = {**streams.properties(), "slides": len(pages)}
+    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
 def _pages(stream: bytes, edit: int) -> list[str]:

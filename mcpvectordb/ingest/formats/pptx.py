@@ -7,10 +7,11 @@ from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.omml import latex
 from mcpvectordb.ingest.formats.ooxml import (
+    chart_markdown,
     children,
     find,
+    latex,
     links,
     local,
     main_part,
@@ -19,7 +20,6 @@ from mcpvectordb.ingest.formats.ooxml import (
     relations,
     value,
 )
-from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
 from mcpvectordb.records import Parsed, Source
 
 TITLES = ("title", "ctrTitle")
@@ -34,23 +34,13 @@ def parse(source: Source) -> Parsed:
     order = find(archive.xml(part), "sldIdLst")
     slides = [targets.get(relation_id(slide), "") for slide in (order if order is not None else ())]
     pages = [_slide(archive, slide) for slide in slides]
-    metadata = properties(archive)
-    title = markdown_writer.title(
-        source, metadata.pop("title", ""), *map(markdown_writer.first_heading, pages[:1])
-    )
-    return markdown_writer.finish(
-        source,
-        pages,
-        title=title,
-        metadata={**metadata, "slides": len(pages)},
-        nothing="its slides hold pictures only; supply the text directly",
-    )
+    nothing = "its slides hold pictures only; supply the text directly"
+    metadata = {**properties(archive), "slides": len(pages)}
+    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
 def _slide(archive: Archive, part: str) -> str:
     root = archive.xml(part)
-    if root is None:
-        return ""
     linked, targets = relations(archive, part), links(archive, part)
     shapes = [shape for shape in root.iter() if local(shape) in ("sp", "graphicFrame", "pic")]
     shapes.sort(key=lambda shape: _placeholder(shape) not in TITLES)
@@ -72,7 +62,7 @@ def _slide(archive: Archive, part: str) -> str:
 def _comments(root: Any) -> list[str]:
     """The comments of a slide, in the old form (p:text) or the new one (paragraphs)."""
     found = []
-    for comment in root.iter() if root is not None else ():
+    for comment in root.iter():
         if local(comment) in ("cm", "reply"):
             own = [each.text or "" for each in children(comment, "text")]
             own += [
@@ -115,7 +105,7 @@ def _table(table: Any, targets: Mapping[str, str]) -> str:
 
 
 def _bullets(element: Any, targets: Mapping[str, str]) -> str:
-    paragraphs = _paragraphs(element, targets) if element is not None else []
+    paragraphs = _paragraphs(element, targets)
     if len(paragraphs) == 1:
         return markdown_writer.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)

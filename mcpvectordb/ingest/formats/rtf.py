@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
@@ -17,57 +18,23 @@ SILENT = frozenset(
     "xmlnstbl fldinst filetbl revtbl bkmkstart bkmkend nonshppict shpinst pntext listtext "
     "datafield objdata mmathPr userprops wgrffmtfilter private xe tc".split()
 )
-RECORDED = frozenset(["fonttbl", "stylesheet", "title", "author", "subject", "keywords", "info"])
+PROPERTIES = ("title", "author", "subject", "keywords")
+RECORDED = frozenset(["fonttbl", "stylesheet", "info", *PROPERTIES])
 """Groups that are not text but have metadata, fonts or styles."""
-SIGNS = {
-    "par": "\n",
-    "sect": "\n",
-    "page": "\n",
-    "line": "\v",
-    "tab": "\t",
-    "emdash": "—",
-    "endash": "–",
-    "bullet": "•",
-    "lquote": "‘",
-    "rquote": "’",
-    "ldblquote": "“",
-    "rdblquote": "”",
-    "emspace": " ",
-    "enspace": " ",
-    "~": " ",
-    "_": "-",
-    "{": "{",
-    "}": "}",
-    "\\": "\\",
-    "\n": "\n",
-    "\r": "\n",
-}
-CHARSETS = {
-    0: "cp1252",
-    77: "mac_roman",
-    128: "cp932",
-    129: "cp949",
-    130: "johab",
-    134: "gbk",
-    136: "big5",
-    161: "cp1253",
-    162: "cp1254",
-    163: "cp1258",
-    177: "cp1255",
-    178: "cp1256",
-    186: "cp1257",
-    204: "cp1251",
-    222: "cp874",
-    238: "cp1250",
-}
+SIGNS = {"par": "\n", "sect": "\n", "page": "\n", "\n": "\n", "\r": "\n", "line": "\v", "tab": "\t"}
+SIGNS |= {"emdash": "—", "endash": "–", "bullet": "•", "lquote": "‘", "rquote": "’"}
+SIGNS |= {"ldblquote": "“", "rdblquote": "”", "emspace": " ", "enspace": " ", "~": " ", "_": "-"}
+SIGNS |= {"{": "{", "}": "}", "\\": "\\"}
+CHARSETS = {0: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gbk"}
+CHARSETS |= {136: "big5", 161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255"}
+CHARSETS |= {178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250"}
 _TOKEN = re.compile(
-    rb"\\([a-zA-Z]{1,32})(-?\d{1,9})? "
-    rb"?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z'])|([{}])|([^\\{}\r\n]+)|[\r\n\\]"
+    rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?\d{1,9})? ?|\\'(?P<code>[0-9a-fA-F]{2})"
+    rb"|\\(?P<sign>[^a-zA-Z'])|(?P<brace>[{}])|(?P<text>[^\\{}\r\n]+)|[\r\n\\]"
 )
 
 
-@dataclass(slots=True)
-class _RtfGroup:
+class _RtfGroup(NamedTuple):
     """The state inside of one pair of braces."""
 
     kind: str = ""  # "" for visible text; "silent" or a word of RECORDED
@@ -76,145 +43,118 @@ class _RtfGroup:
     hidden: bool = False
 
 
-@dataclass(slots=True)
-class _RtfParagraph:
-    """The properties of a paragraph."""
-
-    level: int = 0
-    item: bool = False
-    in_table: bool = False
-
-
 def parse(source: Source) -> Parsed:
     """Return the text of an RTF document."""
-    reader = _RtfReader(source.name)
-    at = 0
+    reader, at = _RtfReader(source.name), 0
     while found := _TOKEN.match(source.raw, at):
-        at = found.end() + reader.take(*found.groups())
-    if not reader.groups:
-        raise ParseFailed(f"{source.name} is damaged: it closes more groups than it opens")
+        at = found.end() + reader.take(found)
     reader.end_paragraph()
     reader.end_table()
-    metadata = {
-        key: markdown_writer.line(reader.recorded.get(key, ""))
-        for key in ("title", "author", "subject", "keywords")
-    }
-    text = markdown_writer.blocks(reader.blocks)
-    title = markdown_writer.title(
-        source, metadata.pop("title"), markdown_writer.first_heading(text)
-    )
-    return markdown_writer.finish(source, [text], title=title, metadata=metadata, paged=False)
+    metadata = {key: reader.recorded.get(key, "") for key in PROPERTIES}
+    return markdown_writer.finish(source, markdown_writer.blocks(reader.blocks), metadata)
 
 
-@dataclass(slots=True)
 class _RtfReader:
     """The state while control words and text are read."""
 
-    name: str
-    groups: list[_RtfGroup] = field(default_factory=lambda: [_RtfGroup()])
-    codepage: str = "cp1252"
-    fonts: dict[int, str] = field(default_factory=dict)
-    styles: dict[int, int] = field(default_factory=dict)
-    recorded: dict[str, str] = field(default_factory=dict)
-    style: int = 0
-    paragraph: _RtfParagraph = field(default_factory=_RtfParagraph)
-    words: list[str] = field(default_factory=list)
-    pending: bytearray = field(default_factory=bytearray)
-    to_skip: int = 0
-    rows: list[list[str]] = field(default_factory=list)
-    cells: list[str] = field(default_factory=list)
-    blocks: list[str] = field(default_factory=list)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.above: list[_RtfGroup] = []
+        self.group = _RtfGroup()
+        self.codepage = "cp1252"
+        self.fonts: dict[int, str] = {}
+        self.styles: dict[int, int] = {}  # the level of each style that is one of headings
+        self.recorded: dict[str, str] = {}
+        self.style = 0  # of the entry of the style sheet that is being read
+        self.level, self.is_item, self.in_table = 0, False, False  # of the paragraph
+        self.words: list[str] = []
+        self.pending = bytearray()
+        self.to_skip = 0
+        self.rows: list[list[str]] = []
+        self.cells: list[str] = []
+        self.blocks: list[str] = []
 
-    def take(
-        self,
-        word: bytes | None,
-        number: bytes | None,
-        code: bytes | None,
-        sign: bytes | None,
-        brace: bytes | None,
-        text: bytes | None,
-    ) -> int:
+    def take(self, found: re.Match[bytes]) -> int:
         """Process a token; return how many of the following bytes belong to it."""
-        if code is not None:
-            self._add_byte(int(code, 16))
+        if found["code"]:
+            if self.to_skip:
+                self.to_skip -= 1
+            else:
+                self.pending.append(int(found["code"], 16))
             return 0
-        self._flush_bytes()
-        if word is not None:
-            return self._control(word.decode(), int(number) if number else None)
-        if brace == b"{":
-            self._open()
-        elif brace == b"}" and self.groups:
+        if self.pending:
+            text, self.pending = self.pending.decode(self._encoding(), "replace"), bytearray()
+            self._show(text)
+        if found["word"]:
+            word, number = found["word"].decode(), int(found["number"] or 0)
+            if word == "bin":
+                return max(number, 0)
+            self._control(word, number, is_off=found["number"] == b"0")
+        elif found["brace"] == b"{":
+            if len(self.above) > DEEPEST:
+                raise ParseFailed(f"{self.name} has groups nested more than {DEEPEST} deep")
+            self.above.append(self.group)
+        elif found["brace"]:
             self._close()
-        elif sign == b"*":
-            self.groups[-1].kind = self.groups[-1].kind or "silent"
-        elif sign is not None:
-            self._show(SIGNS.get(sign.decode("latin-1"), ""))
-        elif text is not None:
-            self._show(self._skipped(text.decode(self._encoding(), "replace")))
+        elif found["sign"] == b"*":
+            self.group = self.group._replace(kind=self.group.kind or "silent")
+        elif found["sign"]:
+            self._show(SIGNS.get(found["sign"].decode("latin-1"), ""))
+        elif found["text"]:
+            text = found["text"].decode(self._encoding(), "replace")
+            skip, self.to_skip = self.to_skip, max(self.to_skip - len(text), 0)
+            self._show(text[skip:])
         return 0
 
-    def _open(self) -> None:
-        if len(self.groups) > DEEPEST:
-            raise ParseFailed(f"{self.name} has groups nested more than {DEEPEST} deep")
-        self.groups.append(replace(self.groups[-1]) if self.groups else _RtfGroup())
-
     def _close(self) -> None:
-        group = self.groups.pop()
-        if group.kind == "stylesheet" and (
-            named := re.search(r"heading (\d)", self.recorded.get("stylesheet", ""), re.I)
-        ):
+        kind = self.group.kind
+        named = re.search(r"heading (\d)", self.recorded.get("stylesheet", ""), re.IGNORECASE)
+        if kind == "stylesheet" and named:
             self.styles[self.style] = int(named[1])
-        if group.kind in ("stylesheet", "fonttbl"):
-            self.recorded[group.kind] = ""
-            self.style = 0
-        if not self.groups:
-            # What follows the last brace is not part of the document.
-            self.groups.append(_RtfGroup(kind="silent"))
+        if kind in ("stylesheet", "fonttbl"):
+            self.recorded[kind], self.style = "", 0
+        # What follows the last brace is not part of the document.
+        is_last = len(self.above) < 2
+        self.group = _RtfGroup(kind="silent") if is_last else self.above.pop()
 
-    def _control(self, word: str, number: int | None) -> int:
-        group = self.groups[-1]
-        if word == "bin":
-            return max(number or 0, 0)
+    def _control(self, word: str, number: int, *, is_off: bool) -> None:
+        group = self.group
         if word in SILENT:
-            self.paragraph.item = self.paragraph.item or word in ("listtext", "pntext")
-            group.kind = "silent"
+            self.is_item = self.is_item or word in ("listtext", "pntext")
+            self.group = group._replace(kind="silent")
         elif word in RECORDED and group.kind in ("", "info", "silent"):
-            group.kind = word
-        elif word == "u" and number is not None:
+            self.group = group._replace(kind=word)
+        elif word == "u":
             self._show(chr(number % 65536))
             self.to_skip = group.skip
         elif word in SIGNS:
             self._show(SIGNS[word])
-        else:
-            self._set(word, number, group)
-        return 0
-
-    def _set(self, word: str, number: int | None, group: _RtfGroup) -> None:
-        if word == "uc":
-            group.skip = min(max(number or 0, 0), 8)
-        elif word == "ansicpg" and _is_known(f"cp{number}"):
-            self.codepage = f"cp{number}"
-        elif word == "f" and number is not None:
-            group.font = number
+        elif word == "uc":
+            self.group = group._replace(skip=min(max(number, 0), 8))
+        elif word == "ansicpg":
+            with suppress(LookupError):
+                self.codepage = codecs.lookup(f"cp{number}").name
+        elif word == "f":
+            self.group = group._replace(font=number)
         elif word == "fcharset" and group.kind == "fonttbl":
-            self.fonts[group.font] = CHARSETS.get(number or 0, "")
+            self.fonts[group.font] = CHARSETS.get(number, "")
         elif word in ("v", "deleted"):
-            group.hidden = number != 0
+            self.group = group._replace(hidden=not is_off)
         elif word == "s" and group.kind == "stylesheet":
-            self.style = number or 0
+            self.style = number
         elif group.kind == "":
             self._shape(word, number)
 
-    def _shape(self, word: str, number: int | None) -> None:
+    def _shape(self, word: str, number: int) -> None:
         """Process a control word about paragraphs and tables."""
         if word == "pard":
-            self.paragraph = _RtfParagraph()
+            self.level, self.is_item, self.in_table = 0, False, False
         elif word == "s":
-            self.paragraph.level = self.styles.get(number or 0, 0)
-        elif word == "outlinelevel" and number is not None and number < 9:
-            self.paragraph.level = number + 1
+            self.level = self.styles.get(number, 0)
+        elif word == "outlinelevel" and number < 9:
+            self.level = number + 1
         elif word == "intbl":
-            self.paragraph.in_table = True
+            self.in_table = True
         elif word in ("cell", "nestcell"):
             self.cells.append(self._take_words())
         elif word in ("row", "nestrow"):
@@ -222,29 +162,13 @@ class _RtfReader:
             self.cells = []
 
     def _encoding(self) -> str:
-        return self.fonts.get(self.groups[-1].font) or self.codepage
-
-    def _add_byte(self, byte: int) -> None:
-        if self.to_skip:
-            self.to_skip -= 1
-        else:
-            self.pending.append(byte)
-
-    def _flush_bytes(self) -> None:
-        if self.pending:
-            text, self.pending = self.pending.decode(self._encoding(), "replace"), bytearray()
-            self._show(text)
-
-    def _skipped(self, text: str) -> str:
-        """The text without the replacement of a Unicode character before it."""
-        skip, self.to_skip = min(self.to_skip, len(text)), max(self.to_skip - len(text), 0)
-        return text[skip:]
+        return self.fonts.get(self.group.font) or self.codepage
 
     def _show(self, text: str) -> None:
-        group = self.groups[-1]
-        if group.kind in RECORDED:
-            self.recorded[group.kind] = (self.recorded.get(group.kind, "") + text)[-1000:]
-        elif group.kind == "" and not group.hidden:
+        kind = self.group.kind
+        if kind in RECORDED:
+            self.recorded[kind] = (self.recorded.get(kind, "") + text)[-1000:]
+        elif kind == "" and not self.group.hidden:
             if text == "\n":
                 self.end_paragraph()
             else:
@@ -252,34 +176,25 @@ class _RtfReader:
 
     def _take_words(self) -> str:
         """Return and clear the words so far, with surrogate pairs joined."""
-        text = (
-            "".join(self.words).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        )
+        text = "".join(self.words).encode("utf-16-le", "surrogatepass")
         self.words = []
-        return "\n".join(map(markdown_writer.line, text.split("\v"))).strip()
+        lines = text.decode("utf-16-le", "replace").split("\v")
+        return "\n".join(map(markdown_writer.line, lines)).strip()
 
     def end_paragraph(self) -> None:
         """Add the paragraph to its cell or to the text."""
-        if self.paragraph.in_table:
+        if self.in_table:
             self.words.append(" ")
             return
         text = self._take_words()
         self.end_table()
-        if text and self.paragraph.level:
-            self.blocks.append(markdown_writer.heading(self.paragraph.level, text))
+        if text and self.level:
+            self.blocks.append(markdown_writer.heading(self.level, text))
         elif text:
-            self.blocks.append(f"- {text}" if self.paragraph.item else markdown_writer.prose(text))
-        self.paragraph.item = False
+            self.blocks.append(f"- {text}" if self.is_item else markdown_writer.prose(text))
+        self.is_item = False
 
     def end_table(self) -> None:
         """Add the rows so far as a table."""
-        if self.rows and (table := markdown_writer.table(self.rows)):
-            self.blocks.append(table)
+        self.blocks.append(markdown_writer.table(self.rows))
         self.rows = []
-
-
-def _is_known(encoding: str) -> bool:
-    try:
-        return bool(codecs.lookup(encoding))
-    except LookupError:
-        return False

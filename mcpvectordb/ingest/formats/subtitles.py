@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.charset import charset, decode
+from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
 PARAGRAPH_SECONDS = 30
@@ -32,19 +32,14 @@ class Cue(NamedTuple):
 
 def parse(source: Source) -> Parsed:
     """Return the spoken text; the title is the file's name."""
-    text = markdown_writer.clean(decode(source.raw, declared=charset(source.media_type)))
+    text = markdown_writer.clean(text_of(source))
     cues = list(_cues(text))
     if not cues:
         raise ParseFailed(
             f"{source.name} has no lines such as 00:00:01,000 --> 00:00:02,000, as subtitles do"
         )
-    return markdown_writer.finish(
-        source,
-        ["\n\n".join(_paragraphs(cues))],
-        title=markdown_writer.title(source),
-        metadata={"duration": _clock(max(cue.end for cue in cues))},
-        paged=False,
-    )
+    metadata = {"duration": _clock(max(cue.end for cue in cues))}
+    return markdown_writer.finish(source, "\n\n".join(_paragraphs(cues)), metadata, headings=0)
 
 
 def _cues(text: str) -> Iterator[Cue]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mcpvectordb.ingest.formats.charset import charset, decode
+from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
 LONGEST_TITLE = 200
@@ -17,7 +17,7 @@ def parse(source: Source) -> Parsed:
 
     The hashes, and what is longer than LONGEST_TITLE, are not part of the title.
     """
-    text = decode(source.raw, declared=charset(source.media_type))
+    text = text_of(source)
     heading = _HEADING.search(text)
     title = heading[1][:LONGEST_TITLE].strip() if heading else ""
     return Parsed(text=text, title=title or source.name)

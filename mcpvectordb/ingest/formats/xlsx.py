@@ -1,18 +1,25 @@
-"""XLSX and XLSB workbooks: each sheet is a section with tables, comments and charts."""
+"""XLSX, XLSB and XLS workbooks: each sheet is a section with tables, comments and charts.
+
+Of other OLE containers than XLS, the error says what they are.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from io import BytesIO
+from itertools import groupby
 from typing import Any
 
-from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from python_calamine import CalamineError, CalamineWorkbook
+
+from mcpvectordb.errors import ParseFailed, UnsupportedFormat
+from mcpvectordb.ingest.formats import OLE, markdown_writer
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.ooxml import (
+    chart_markdown,
     find,
     links,
     local,
@@ -22,8 +29,6 @@ from mcpvectordb.ingest.formats.ooxml import (
     relations,
     value,
 )
-from mcpvectordb.ingest.formats.ooxml_chart import chart_markdown
-from mcpvectordb.ingest.formats.sheet_tables import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
 _HYPERLINK = re.compile(r"<(?:\w+:)?hyperlink\s[^>]*>")
@@ -32,30 +37,43 @@ _ATTRIBUTE = re.compile(r"""([\w:]+)=["']([^"']*)["']""")
 
 def parse(source: Source) -> Parsed:
     """Return the sheets of a workbook with their last calculated values, comments and charts."""
+    if source.raw.startswith(OLE):
+        _check_container(source)
+        return _workbook(source, {}, {})
     archive = Archive(source)
-    metadata = properties(archive)
-    return workbook(source, metadata.pop("title", ""), metadata, _extras(archive))
+    return _workbook(source, properties(archive), _extras(archive))
 
 
-def workbook(
-    source: Source,
-    title: str = "",
-    metadata: dict[str, Any] | None = None,
-    extras: Mapping[str, list[str]] | None = None,
+def _check_container(source: Source) -> None:
+    """Refuse an OLE container that is encrypted or no workbook."""
+
+    def has(stream: str) -> bool:
+        """Whether the container's directory lists a stream."""
+        return stream.encode("utf-16-le") in source.raw
+
+    if has("EncryptedPackage"):
+        raise markdown_writer.encrypted(source.name)
+    if has("__properties_version1.0"):
+        raise UnsupportedFormat(
+            f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
+            "that"
+        )
+    if not has("Book") and not has("Workbook"):
+        for stream in ("WordDocument", "PowerPoint Document"):  # it was not found in the container
+            if has(stream):
+                raise markdown_writer.damaged(source.name, f"its {stream} cannot be found")
+
+
+def _workbook(
+    source: Source, metadata: Mapping[str, str], extras: Mapping[str, list[str]]
 ) -> Parsed:
-    """Return the sheets of a workbook in any format that calamine reads.
-
-    `extras` are blocks to add to a sheet, by its name.
-    """
-    extras = extras or {}
+    """The sheets of a workbook in any format that calamine reads, each with its extra blocks."""
     sheets = [
         markdown_writer.blocks([markdown_writer.heading(1, name), *tables, *extras.get(name, ())])
         for name, tables in _sheets(source)
         if any(tables) or extras.get(name)
     ]
-    return markdown_writer.finish(
-        source, sheets, title=markdown_writer.title(source, title), metadata=metadata, paged=False
-    )
+    return markdown_writer.finish(source, markdown_writer.blocks(sheets), metadata, headings=0)
 
 
 def _extras(archive: Archive) -> dict[str, list[str]]:
@@ -90,7 +108,7 @@ def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
 
 
 def _comments(root: Any) -> Iterator[str]:
-    for comment in root.iter() if root is not None else ():
+    for comment in root.iter():
         if local(comment) in ("comment", "threadedComment"):
             texts = (each.text or "" for each in comment.iter() if local(each) in ("t", "text"))
             if text := markdown_writer.line("".join(texts)):
@@ -98,8 +116,6 @@ def _comments(root: Any) -> Iterator[str]:
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
-    from python_calamine import CalamineError, CalamineWorkbook
-
     try:
         book = CalamineWorkbook.from_object(BytesIO(source.raw))
         for name in book.sheet_names:
@@ -120,3 +136,59 @@ def _text(cell: Any) -> str:
     if isinstance(cell, datetime.datetime):
         return cell.isoformat(" ", "seconds")
     return ("TRUE" if cell else "FALSE") if isinstance(cell, bool) else str(cell)
+
+
+# --- the tables of a sheet: where they begin, and which row is their header
+
+# A number, amount, date or time.
+_VALUE = re.compile(r"[-+(]?[\d.,:/ %€$£¥T-]*\d[\d.,:/ %€$£¥)ZE+-]*|TRUE|FALSE")
+
+Row = Sequence[str]
+
+
+def sheet_tables(rows: Iterable[Row]) -> list[str]:
+    """Return the tables of a sheet in Markdown; empty rows separate them.
+
+    Rows with a single cell above a table are lines of text. Rows that follow an empty row and have
+    values in columns of the header before it belong to that header: it is repeated for them.
+    """
+    found: list[str] = []
+    header: Row = ()
+    waiting: Row = ()  # a header without rows so far
+    for filled, group in groupby(rows, any):
+        if not filled:
+            continue
+        table = list(group)
+        while len(table) > 1 and _width(table[0]) == 1 < _width(table[1]):
+            found.append(markdown_writer.table([table.pop(0)]))
+        if header and not _is_header(table[0]) and _fits(table, header):
+            table, waiting = [header, *table], ()
+        elif waiting:
+            found.append(markdown_writer.table([waiting]))
+            waiting = ()
+        header = table[0] if _is_header(table[0]) else ()
+        if header and len(table) == 1:
+            waiting = header
+        else:
+            found.append(markdown_writer.table(table))
+    if waiting:
+        found.append(markdown_writer.table([waiting]))
+    return [table for table in found if table]
+
+
+def _width(row: Row) -> int:
+    return sum(map(bool, row))
+
+
+def _is_header(row: Row) -> bool:
+    """Whether a row has several different names and no values."""
+    names = [cell for cell in row if cell]
+    return (
+        len(names) > 1 and len(set(names)) == len(names) and not any(map(_VALUE.fullmatch, names))
+    )
+
+
+def _fits(table: Sequence[Row], header: Row) -> bool:
+    """Whether all cells of a table are below names of the header, and several of them."""
+    columns = {at for row in table for at, cell in enumerate(row) if cell}
+    return len(columns) > 1 and all(at < len(header) and header[at] for at in columns)

@@ -28,12 +28,8 @@ def parse(source: Source) -> Parsed:
         parser.Parse(source.raw, True)
     except expat.ExpatError as error:
         raise ParseFailed(f"{source.name} is not well-formed XML: {error}") from None
-    return markdown_writer.finish(
-        source,
-        [markdown_writer.blocks(reader.blocks)],
-        title=markdown_writer.title(source, reader.title),
-        paged=False,
-    )
+    text = markdown_writer.blocks(reader.blocks)
+    return markdown_writer.finish(source, text, title=reader.title, headings=0)
 
 
 @dataclass(slots=True)

@@ -282,24 +282,9 @@ def test_a_heading_stays_with_the_beginning_of_code_that_fits_only_without_it() 
     assert chunks[0] == "# Merge\n\n## Example\n\n```py\nfirst = 1\nsecond = 2"
 
 
-def test_a_table_is_cut_between_rows_and_each_part_has_the_header() -> None:
-    rows = "\n".join(f"| n{i} | {i} |" for i in range(6))
-    text = f"# T\n\n| name | no |\n|---|---|\n{rows}"
-    spans = cut(text, 36)
-    parts = [(each.header, text[each.start : each.end]) for each in spans]
-    assert parts[0] == ("", text[: text.index("\n| n4")])
-    assert parts[1:] == [("| name | no |\n|---|---|", "| n4 | 4 |\n| n5 | 5 |")]
-
-
 def test_a_header_longer_than_a_chunk_is_not_repeated() -> None:
     text = f"| {words(30)} | b |\n|---|---|\n" + "| 1 | 2 |\n" * 20
     assert {each.header for each in cut(text, 20)} == {""}
-
-
-def test_a_part_of_code_carries_both_fences() -> None:
-    lines = "\n".join(f"name{i} = {i}" for i in range(9))
-    spans = cut(f"```py\n{lines}\n```", 24)
-    assert [(each.header, each.footer) for each in spans] == [("", "```"), ("```py", "")]
 
 
 def test_code_is_cut_between_statements_even_if_a_chunk_is_less_than_half_full() -> None:
@@ -359,30 +344,6 @@ def test_a_list_of_headings_is_cut_before_a_heading() -> None:
     ]
 
 
-def test_headings_can_be_underlined() -> None:
-    spans = cut(f"Top\n===\n\n{words(5)}\n\nPart\n----\n{words(5)}", 10)
-    assert [each.headings for each in spans] == [("Top",), ("Top", "Part")]
-
-
-@pytest.mark.parametrize("fence", ["```", "~~~", "`````", "```python title=x"])
-def test_a_heading_in_a_fence_is_code(fence: str) -> None:
-    close = re.match("[`~]+", fence)
-    assert close
-    text = f"# Real\n\n{fence}\n# comment\n{close[0]}\n\n## Next\n\n{words(12)}"
-    assert [each.headings for each in cut(text, 16)] == [("Real",), ("Real", "Next")]
-
-
-def test_a_fence_is_closed_only_by_the_same_character_and_length() -> None:
-    text = f"````\n# no\n```\n~~~~\n# no\n````\n\n# Yes\n\n{words(40)}"
-    assert {each.headings for each in cut(text, 42)} == {(), ("Yes",)}
-
-
-def test_an_unclosed_fence_runs_to_the_end() -> None:
-    assert {each.headings for each in cut(f"# Yes\n\n```\n# no\n{words(30)}\n# no", 10)} == {
-        ("Yes",)
-    }
-
-
 def test_an_unclosed_fence_in_a_list_item_ends_with_the_item() -> None:
     text = f"- item\n\n  ```\n  # no\n\n# Yes\n\n{words(30)}"
     assert {each.headings for each in cut(text, 12)} == {(), ("Yes",)}
@@ -410,10 +371,6 @@ def test_front_matter_alone_is_the_text() -> None:
     text = "---\ntitle: A\n---\n"
     [span] = cut(text, 100)
     assert (text[span.start : span.end], span.headings) == ("---\ntitle: A\n---", ())
-
-
-def test_a_horizontal_rule_at_the_top_is_not_front_matter() -> None:
-    assert cut("---\n\n# Head\n\n---\n\ntext", 5)[-1].headings == ("Head",)
 
 
 def test_a_byte_order_mark_is_not_in_the_first_chunk_and_hides_no_heading() -> None:
@@ -451,11 +408,6 @@ def test_words_are_cut_before_characters() -> None:
     assert [text[each.start : each.end] for each in spans] == ["aaaa bbbb", "cccc"]
 
 
-def test_a_very_long_word_of_one_token_is_split() -> None:
-    spans = split("x" * 10_000, starts=[0], size=10, overlap=2)
-    assert max(each.end - each.start for each in spans) <= 10 * LONGEST_TOKEN
-
-
 def test_white_space_does_not_count_as_tokens() -> None:
     text = f"a{' ' * 1000}b"
     assert pieces(text, 2) == [text]
@@ -483,39 +435,6 @@ def test_overlap_begins_with_a_sentence_where_one_fits() -> None:
 
 def test_overlap_begins_with_a_word_where_no_sentence_fits() -> None:
     assert pieces("a b c d e f g h", 5, 2, kind="text") == ["a b c d e", "d e f g h"]
-
-
-def test_overlap_does_not_reach_over_a_heading_a_page_or_a_fence() -> None:
-    assert pieces(f"# A\n\n{words(9)}\n\n# B\n\n{words(9)}", 12, 4) == [
-        f"# A\n\n{words(9)}",
-        f"# B\n\n{words(9)}",
-    ]
-    assert pieces(f"{words(9)}\n\n```\n{words(4)}\n```", 12, 4) == [
-        words(9),
-        f"```\n{words(4)}\n```",
-    ]
-    assert pieces(f"```\n{words(4)}\n```\n\n{words(9)}", 12, 4) == [
-        f"```\n{words(4)}\n```",
-        words(9),
-    ]
-    text = f"{words(9)} {words(9)}"
-    assert [each.start for each in cut(text, 12, 4, "text", (0, len(words(9)) + 1))] == [
-        0,
-        len(words(9)) + 1,
-    ]
-
-
-def test_a_chunk_never_crosses_a_page_even_inside_of_a_fence() -> None:
-    text = "```\none\ntwo\n```"
-    spans = cut(text, 100, 10, pages=(0, text.index("two")))
-    assert [(text[each.start : each.end], each.page) for each in spans] == [
-        ("```\none", 1),
-        ("two\n```", 2),
-    ]
-
-
-def test_empty_pages_are_counted() -> None:
-    assert [each.page for each in cut("one\n\ntwo", 100, pages=(0, 4, 5, 5))] == [1, 4]
 
 
 def test_windows_line_ends_are_one_line_end() -> None:

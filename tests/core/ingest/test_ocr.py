@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 import pymupdf
@@ -97,14 +97,14 @@ worker.serve(formats.parse, worker.ProcessLimits(*%r))
 
 @pytest.fixture(scope="module")
 def taken_over() -> Iterator[Worker]:
-    command = DRAWING % (astuple(ProcessLimits.of(Config())),)
+    command = DRAWING % (tuple(ProcessLimits.of(Config())),)
     with Worker(Config(), command=[sys.executable, "-P", "-c", command]) as made:
         yield made
 
 
 def answering(head: dict[str, object], grey: bytes) -> Source:
     """A picture that the parser which was taken over answers with that."""
-    return source(b"\x89PNG\r\n" + repr((head, grey)).encode(), "a.png")
+    return source(b"\x89PNG\r\n" + repr((json.dumps(head).encode(), grey)).encode(), "a.png")
 
 
 @installed

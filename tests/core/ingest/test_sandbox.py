@@ -341,11 +341,11 @@ def test_a_parser_that_cannot_be_confined_reads_nothing() -> None:
     program = (
         "import sys; from mcpvectordb.ingest import sandbox, worker; "
         "sandbox.confine = lambda: (_ for _ in ()).throw(OSError(1, 'landlock: not permitted')); "
-        "worker.main('1000000000', '1000', '1', '5', '1')"
+        "worker.main('[1000000000, 1000, 1, 5, true]')"
     )
     with (
         Worker(Config(), command=[sys.executable, "-P", "-c", program]) as made,
-        pytest.raises(ParseFailed, match=r"landlock: not permitted"),
+        pytest.raises(ParseFailed, match=r"parser crashed .*landlock: not permitted"),
     ):
         made.parse(asking("1"))
 

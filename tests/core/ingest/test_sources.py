@@ -453,3 +453,11 @@ def test_bytes_of_secrets_are_refused_by_their_content() -> None:
             config=CONFIG,
             guard=True,
         )
+
+
+def test_a_note_of_a_vault_is_known_by_the_folder_of_obsidian(tmp_path: Path) -> None:
+    (tmp_path / "vault" / ".obsidian").mkdir(parents=True)
+    for name, noted in (("vault/a/b/n.md", True), ("vault/a.txt", False), ("n.md", False)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+        assert sources.read_path(tmp_path / name, config=Config()).vault is noted

@@ -11,21 +11,15 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.worker import (
-    FORKS,
-    PRINTED_BYTES,
-    SMALL_OUTPUT,
-    ProcessLimits,
-    TimerFactory,
-    Worker,
-)
+from mcpvectordb.ingest.process import PRINTED_BYTES, TimerFactory
+from mcpvectordb.ingest.worker import FORKS, SMALL_OUTPUT, ProcessLimits, Worker
 from mcpvectordb.records import Parsed, Source
 from tests.support_formats import StoppedClock
 
@@ -81,13 +75,13 @@ worker.serve(parse, worker.ProcessLimits(*%r))
 
 def compromising(config: Config) -> Worker:
     """A worker whose parser answers with what its files say."""
-    limits = astuple(ProcessLimits.of(config))
+    limits = tuple(ProcessLimits.of(config))
     return Worker(config, command=[sys.executable, "-P", "-c", COMPROMISED % (limits,)])
 
 
 def evaluating(config: Config = CONFIG, *, timer: TimerFactory | None = None) -> Worker:
     """A worker whose parser evaluates its files; without `timer` it waits as long as it takes."""
-    limits = astuple(ProcessLimits.of(config))
+    limits = tuple(ProcessLimits.of(config))
     return Worker(
         config,
         command=[sys.executable, "-P", "-c", EVALUATING % (limits,)],
@@ -125,10 +119,7 @@ def test_binary_files_are_parsed_in_other_processes(worker: Worker) -> None:
 @LINUX
 def test_a_parser_that_was_taken_over_is_gone_before_the_next_file(worker: Worker) -> None:
     # It replaces the parser, the reading of requests and the answer for whatever comes next.
-    poison = (
-        "[setattr(worker, '_parsed', lambda *_: ({'title': 'hers', 'kind': 'text', 'pages': [],"
-        " 'metadata': {}}, b'her text')), setattr(worker, '_receive', fail), os.getpid()][-1]"
-    )
+    poison = "[setattr(worker, '_parsed', lambda *_: (b'{}', b'her text')), setattr(worker, 'receive', fail), os.getpid()][-1]"
     taken = int(worker.parse(asking(poison)).text)
     assert not alive(taken)
     assert works(worker)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from importlib import import_module
 from io import BytesIO
 
 import docx
@@ -228,15 +227,6 @@ def test_parsers_that_hang_or_run_out_of_memory_give_clear_errors_and_the_next_f
         with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
             worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
         assert worker.parse(source(a_docx(), "a.docx")).title == "Fruit"
-
-
-def test_every_format_has_a_module_and_no_extension_belongs_to_two() -> None:
-    assert all(
-        callable(import_module(f"mcpvectordb.ingest.formats.{each.module}").parse)
-        for each in formats.FORMATS
-    )
-    extensions = [each for entry in formats.FORMATS for each in entry.extensions.split()]
-    assert len(extensions) == len(set(extensions))
 
 
 def test_a_small_docx_that_unpacks_to_much_text_is_refused() -> None:

@@ -77,8 +77,15 @@ def test_metadata_is_short_and_without_empty_values() -> None:
 
 
 def test_a_title_is_one_short_line() -> None:
-    assert (
-        markdown_writer.title(source(b"", "a.x"), "", None, "two\n lines " + "x" * 300)
-        == ("two lines " + "x" * 300)[:200]
-    )
-    assert markdown_writer.title(source(b"", "a.x"), " ") == "a.x"
+    parsed = markdown_writer.finish(source(b"", "a.x"), "text", title="two\n lines " + "x" * 300)
+    assert parsed.title == ("two lines " + "x" * 300)[:200]
+
+
+def test_the_title_is_that_of_the_metadata_or_a_heading_or_the_name() -> None:
+    for metadata, text, title in (
+        ({"title": "Given"}, "# Headed", "Given"),
+        ({"title": "Untitled-1"}, "# Headed", "Headed"),
+        ({}, "text", "a.x"),
+    ):
+        parsed = markdown_writer.finish(source(b"", "a.x"), text, metadata)
+        assert (parsed.title, parsed.metadata) == (title, {})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mcpvectordb.errors import NoText, ParseFailed
-from tests.support_formats import bomb, page, read, zipped
+from tests.support_formats import page, read, zipped
 
 SPACES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
@@ -89,19 +89,9 @@ def test_a_document_without_content_fails_clearly() -> None:
         read(zipped({"mimetype": "application/vnd.oasis.opendocument.text"}), "a.odt")
 
 
-def test_a_truncated_document_fails_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"^a\.odt is damaged"):
-        read(odf("text", LETTER)[:500], "a.odt")
-
-
 def test_an_empty_document_has_no_text() -> None:
     with pytest.raises(NoText, match=r"a\.odt"):
         read(odf("text", "<office:text/>"), "a.odt")
-
-
-def test_a_decompression_bomb_is_refused() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.odt would unpack to more than 256 MB"):
-        read(bomb(), "a.odt")
 
 
 def test_a_million_repeated_cells_are_not_written_out() -> None:
@@ -121,13 +111,3 @@ def test_links_comments_and_alternative_texts_are_kept() -> None:
     text = read(odf("text", body), "a.odt").text
     assert "see [the list](https://fruit.example/list) of prices" in text
     assert "Comment: too cheap" in text and "[Image: a basket]" in text
-
-
-def test_a_header_before_an_empty_row_is_the_header_of_what_follows() -> None:
-    cell = "<table:table-cell><text:p>{}</text:p></table:table-cell>"
-    rows = ["".join(map(cell.format, row)) for row in (("Sort", "Price"), (), ("x", "1.20"))]
-    sheet = "".join(f"<table:table-row>{row}</table:table-row>" for row in rows)
-    body = f'<office:spreadsheet><table:table table:name="A">{sheet}</table:table></office:spreadsheet>'
-    assert read(odf("spreadsheet", body), "a.ods").text == (
-        "# A\n\n| Sort | Price |\n| --- | --- |\n| x | 1.20 |\n"
-    )

@@ -61,10 +61,6 @@ def test_pictures_hidden_text_headers_and_fields_are_left_out() -> None:
     )
 
 
-def test_rtf_is_recognised_under_any_name() -> None:
-    assert read(HEAD + r"\pard Hello\par}", "letter.doc").text == "Hello\n"
-
-
 def test_a_truncated_file_keeps_its_text() -> None:
     assert read(HEAD + r"\pard Hello there", "a.rtf").text == "Hello there\n"
 

@@ -68,10 +68,6 @@ def test_the_declared_encoding_is_used(encoding: str) -> None:
     assert read(raw, "a.xml").text == "a: Größe\n"
 
 
-def test_xml_is_recognised_under_any_name() -> None:
-    assert read(HEAD + "<a>text</a>", "a.pdf").text == "a: text\n"
-
-
 BILLION_LAUGHS = (
     '<!DOCTYPE x [<!ENTITY l0 "lol">'
     + "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))

@@ -1,0 +1,196 @@
+r"""LaTeX, reStructuredText and Org: the text as it is written, with headings and code as Markdown.
+
+What a search needs is done and no more: sections become headings, code becomes fences, comments and
+preambles go, and markup that would divide a word is resolved (M\"uller). Formulas, tables, links
+and other markup stay: a reader of these formats reads it, and so does a model.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats.charset import text_of
+from mcpvectordb.records import Parsed, Source
+
+Rule = tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
+"""An expression, and what is written instead of it."""
+
+
+class Markup(NamedTuple):
+    """How a markup writes what matters.
+
+    - parts: an expression with the groups `kept` (never read as markup), `dropped`, `body` (code,
+      with its `language` and the text before it, `intro`), or `heading` and its `style` (`over` for
+      an overline).
+    - level: sorts the styles of headings, the highest first; equal ones as they first occur.
+    - metadata: a property with its `name` and `value`, in the first part of the text.
+    - document: the part of the text that is shown, as a group; all of it if there is no such part.
+    - inline: rules for the text between the parts, and for headings and metadata.
+    """
+
+    parts: re.Pattern[str]
+    level: Callable[[str], int]
+    metadata: re.Pattern[str]
+    document: re.Pattern[str] = re.compile(r"\A(.*)", re.DOTALL)
+    inline: Sequence[Rule] = ()
+
+
+_SECTIONS = "part chapter section subsection subsubsection paragraph subparagraph".split()
+_ARGUMENT = r"\s*+\{((?:[^{}]|\{[^{}]*\})*+)\}"
+_ACCENTS = dict(
+    zip(
+        "'`^\"~=.uvHckrdb",
+        "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331",
+        strict=True,
+    )
+)
+_LETTERS = {"ss": "ß", "o": "ø", "O": "Ø", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ"}
+_LETTERS |= {"aa": "å", "AA": "Å", "l": "ł", "L": "Ł", "i": "ı", "j": "ȷ"}
+
+
+def _accented(found: re.Match[str]) -> str:
+    accent, letter = found[1] or found[2], found[3] or found[4]
+    return unicodedata.normalize("NFC", letter + _ACCENTS[accent])
+
+
+_LATEX = Markup(
+    parts=re.compile(
+        r"\\begin\{(?P<env>(?:[vV]erbatim|lstlisting|minted|alltt)\*?)\}(?:\[[^\]\n]*\])?"
+        r"(?:\{(?P<language>\w+)\})?(?P<body>.*?)(?:\\end\{(?P=env)\}|\Z)"
+        r"|(?P<kept>\\verb\*?(?P<mark>[^\w\s*])[^\n]*?(?P=mark))"
+        r"|(?P<dropped>^[ \t]*%[^\n]*\n?|(?<!\\)%[^\n]*"
+        r"|\\(?:label|index|vspace|hspace|includegraphics|bibliography|bibliographystyle)\*?"
+        r"(?:\[[^\]\n]*\])?\{[^{}]*\}"
+        r"|\\(?:maketitle|centering|noindent|tableofcontents)\b"
+        r"|^[ \t]*\\(?:begin|end)\{(?:itemize|enumerate|description|abstract|center)\}"
+        r"(?:\[[^\]\n]*\])?)"
+        rf"|\\(?P<style>{'|'.join(_SECTIONS)})\*?(?:\[[^\]\n]*\])?"
+        rf"{_ARGUMENT.replace('(', '(?P<heading>', 1)}",
+        re.DOTALL | re.MULTILINE,
+    ),
+    level=_SECTIONS.index,
+    metadata=re.compile(
+        r"\\(?P<name>title|author|date)(?:\[[^\]\n]*\])?" + _ARGUMENT.replace("(", "(?P<value>", 1)
+    ),
+    document=re.compile(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", re.DOTALL),
+    inline=(
+        (
+            re.compile(
+                r"\\(?:(['`^\"~=.])[ ]*|([uvHckrdb])(?:[ ]+|(?=\{)))"
+                r"(?:\{\\?([A-Za-z])\}|\\?([A-Za-z]))"
+            ),
+            _accented,
+        ),
+        (re.compile(rf"\\({'|'.join(_LETTERS)})\b(?:\{{\}}|[ ]?)"), lambda it: _LETTERS[it[1]]),
+        (re.compile(r"\\thanks\{[^{}]*\}|\\-"), ""),
+        (re.compile(r"\\(?:emph|text(?:bf|it|sc|sf|sl|rm|tt|up))\{([^{}]*)\}"), r"\1"),
+        (re.compile(r"\\and\b"), ","),
+        (re.compile(r"^([ \t]*)\\item\b[ \t]*", re.MULTILINE), r"\1- "),
+        (re.compile(r"(?<!\\)\\([%$#_])"), r"\1"),
+        (re.compile(r"(?<!\\)~"), " "),
+    ),
+)
+
+_LINE_OF = r"[!-/:-@\[-`{-~]"
+_RST = Markup(
+    parts=re.compile(
+        r"^(?P<indent>[ ]*+)(?:\.\.[ ]+(?:code|code-block|sourcecode|parsed-literal|prompt)::"
+        r"[ ]*(?P<language>\S*)[ ]*\n(?:[ ]+:[\w-]+:.*\n)*+"
+        r"|(?!\.\.[ ])(?P<intro>.*[^\s:]:(?=:[ ]*\n)|(?:.*[ ])?(?=::)):+[ ]*\n)"
+        r"(?:[ ]*\n)*+(?P<body>(?P<inner>(?P=indent)[ ]++)\S.*(?:\n|\Z)"
+        r"(?:(?P=inner).*(?:\n|\Z)|[ ]*\n)*)"
+        r"|(?P<dropped>^\.\.[ ]+_.*:[ ]*$)"
+        rf"|^(?:(?P<over>{_LINE_OF})(?P=over){{2,}}[ ]*\n)?"
+        rf"(?!(?P<again>{_LINE_OF})(?P=again)*[ ]*$)(?P<heading>[ ]*\S.*)\n"
+        rf"(?P<style>{_LINE_OF})(?:(?P=style){{3,}}|(?<=\n[^.])(?P=style){{2}})[ ]*$",
+        re.MULTILINE,
+    ),
+    level=lambda style: 0,
+    metadata=re.compile(
+        r"^:(?P<name>author|authors|date|version|organization|contact|copyright):"
+        r"[ ]+(?P<value>.+)$",
+        re.MULTILINE | re.IGNORECASE,
+    ),
+)
+
+_ORG = Markup(
+    parts=re.compile(
+        r"^[ \t]*\#\+begin_(?P<block>src|example|export|verse)\b[ \t]*(?P<language>\S*).*\n"
+        r"(?P<body>(?s:.*?))(?:^[ \t]*\#\+end_(?P=block)\b.*$|\Z)"
+        r"|(?P<dropped>^[ \t]*:[\w-]+:[ \t]*\n(?:[ \t]*:.*\n){0,50}?[ \t]*:end:[ \t]*$"
+        r"|^[ \t]*\#(?:[ \t].*|\+(?!caption)\w+:.*)?$)"
+        r"|^(?P<style>\*+)[ \t]+(?P<heading>.*?)(?:[ \t]+:[\w@\#%:]+:)?[ \t]*$",
+        re.MULTILINE | re.IGNORECASE,
+    ),
+    level=len,
+    metadata=re.compile(
+        r"^[ \t]*#\+(?P<name>title|author|date|description|language|filetags):[ \t]*(?P<value>.+)$",
+        re.MULTILINE | re.IGNORECASE,
+    ),
+    inline=(
+        (re.compile(r"\[\[([^\[\]]*)\]\[([^\[\]]*)\]\]"), r"[\2](\1)"),
+        # With its header apart, a table is one of Markdown.
+        (re.compile(r"^[ \t]*\|-[-+]*\|[ \t]*$", re.MULTILINE), lambda it: it[0].replace("+", "|")),
+    ),
+)
+
+_MARKUPS = {"LaTeX": _LATEX, "reStructuredText": _RST, "Org": _ORG}
+_NAMES = {"authors": "author", "filetags": "tags"}
+_LINE_END = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
+_HEAD = 20_000
+"""Characters at the start in which a document says what it is."""
+
+
+def parse(source: Source) -> Parsed:
+    """Return the text with its title; its author, date and the like are metadata."""
+    markup = _MARKUPS[formats.detect(source).name]
+    text = markdown_writer.clean(text_of(source))
+    text = text.expandtabs(8)
+    metadata: dict[str, Any] = {
+        _NAMES.get(name := found["name"].lower(), name): _written(found["value"], markup)
+        for found in markup.metadata.finditer(text, 0, _HEAD)
+    }
+    shown = markup.document.search(text)
+    written = markdown_writer.blocks(_blocks(shown[1] if shown else text, markup))
+    return markdown_writer.finish(source, written, metadata)
+
+
+def _blocks(text: str, markup: Markup) -> Iterator[str]:
+    parts = list(markup.parts.finditer(text))
+    groups = [found.groupdict("") for found in parts]
+    styles = [each.get("over", "") + each["style"] for each in groups]
+    levels = sorted(dict.fromkeys(filter(None, styles)), key=markup.level)
+    words, at = list[str](), 0
+    for found, group, style in zip(parts, groups, styles, strict=True):
+        words.append(_written(text[at : found.start()] + group.get("intro", ""), markup))
+        at = found.end()
+        if style:
+            heading = _written(group["heading"], markup)
+            yield _prose(words)
+            yield markdown_writer.heading(levels.index(style) + 1, heading)
+        elif group["body"]:
+            yield _prose(words)
+            yield markdown_writer.fence(textwrap.dedent(group["body"]), group["language"])
+        elif kept := group.get("kept"):
+            words.append(kept)
+    words.append(_written(text[at:], markup))
+    yield _prose(words)
+
+
+def _prose(words: list[str]) -> str:
+    """The text before a heading or code, without the lines that only had markup."""
+    text = _LINE_END.sub("", markdown_writer.prose("".join(words)))
+    words.clear()
+    return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
+
+
+def _written(text: str, markup: Markup) -> str:
+    for expression, replacement in markup.inline:
+        text = expression.sub(replacement, text)
+    return text
