@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mcpvectordb.importers import values
-from mcpvectordb.importers.chroma_hnsw import FILES, HnswVectors
+from mcpvectordb.importers.chroma_hnsw import HnswVectors
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
-    Expected,
     ImportedDocument,
     ImportedVector,
     ImportOptions,
@@ -80,22 +79,20 @@ class QueuedChanges:
 
 def recognises(source: ImportSource) -> bool:
     """Whether it has Chroma's tables."""
-    return (
-        source.database is not None
-        and source.database.has("collections", "id", "name")
-        and source.database.has("embeddings", "id", "segment_id", "embedding_id")
-        and source.database.has("embedding_metadata", "id", "key", "string_value")
+    return source.has(
+        collections="id name",
+        embeddings="id segment_id embedding_id",
+        embedding_metadata="id key string_value",
     )
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A document for each item that has a text, a vector for any other."""
-    database = source.sqlite(recognises(source), "a database of Chroma")
-    yield Expected(items=database.count("embeddings"))
+    database = source.sqlite()
     collections = list(_collections(database, options))
     queues = _queues(database, collections)
     for collection in collections:
-        files = source.beside(_folder_name(collection.vectors), FILES)
+        files = source.beside / _folder_name(collection.vectors)
         yield from _collection(database, files, collection, queues[collection.id], options)
 
 
@@ -308,4 +305,4 @@ def _number(value: object) -> int:
     """A sequence number: an integer, or in old versions 8 bytes."""
     if isinstance(value, bytes):
         return int.from_bytes(value[-8:], "big")
-    return value if isinstance(value, int) else 0
+    return values.integer(value)

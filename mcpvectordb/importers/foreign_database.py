@@ -254,18 +254,16 @@ def _hardened(name: str, mode: int) -> apsw.Connection:
     return sql
 
 
-def snapshot(path: Path, folder: Path) -> Path:
-    """A copy of a file in `folder` as of one moment, complete in itself; raises Unreadable."""
-    copy = folder / f"snapshot-{len(list(folder.iterdir()))}.db"
+def snapshot(path: Path, copy: Path) -> None:
+    """Copy a file as of one moment; the copy is complete in itself. Raises Unreadable."""
     if _can_be_locked(path):
         with contextlib.suppress(apsw.Error):
             _back_up(path, copy)
-            return copy
+            return
     copy_stable(
         [(_with(path, suffix), _with(copy, suffix)) for suffix in ("", "-wal", "-journal")], path
     )
     _complete(copy)
-    return copy
 
 
 def _can_be_locked(path: Path) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
-    Expected,
     ImportedDocument,
     ImportedMemory,
     ImportedVector,
@@ -36,29 +35,25 @@ _LEFT = {
 
 def recognises(source: ImportSource) -> bool:
     """Whether it has the tables of embeddings.db or of logs.db."""
-    return source.database is not None and (
-        _has_embeddings(source.database)
-        or source.database.has("responses", "prompt", "response", "conversation_id")
-        or source.database.has("turns", "thread_id", "tip_message_hash")
+    return (
+        _has_embeddings(source)
+        or source.has(responses="prompt response conversation_id")
+        or source.has(turns="thread_id tip_message_hash")
     )
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """Documents and vectors of collections, or memories of logged conversations."""
-    database = source.sqlite(recognises(source), "a database of llm")
-    tables = [each for each in ("embeddings", "turns", "responses") if each in database.columns]
-    yield Expected(items=sum(map(database.count, tables)))
-    if _has_embeddings(database):
+    database = source.sqlite()
+    if _has_embeddings(source):
         yield from _embeddings(database, options)
     turns = {str(id) for (id,) in database.rows("turns", "id")}
     yield from _turns(database)
     yield from _responses(database, turns)
 
 
-def _has_embeddings(database: ForeignDatabase) -> bool:
-    return database.has("collections", "id", "name", "model") and database.has(
-        "embeddings", "collection_id", "id", "embedding", "content"
-    )
+def _has_embeddings(source: ImportSource) -> bool:
+    return source.has(collections="id name model", embeddings="collection_id id embedding content")
 
 
 def _embeddings(database: ForeignDatabase, options: ImportOptions) -> Iterator[Item]:
@@ -141,7 +136,7 @@ def _parts(database: ForeignDatabase, message: str) -> tuple[str, list[Image], l
     parts = database.lookup(
         "parts", ("position", "type", "text", "payload"), "message_hash", [message]
     )
-    for _, kind, text, payload in sorted(parts, key=lambda row: _number(row[0])):
+    for _, kind, text, payload in sorted(parts, key=lambda row: values.integer(row[0])):
         more = values.json_value(payload)
         more = more if isinstance(more, Mapping) else {}
         if kind == "text":
@@ -226,7 +221,7 @@ def _prompt_fragments(database: ForeignDatabase, response: str) -> list[str]:
     rows = database.lookup(
         "prompt_fragments", ("order", "fragment_id"), "response_id", [str(response)]
     )
-    ids = [id for _, id in sorted(rows, key=lambda row: _number(row[0]))]
+    ids = [id for _, id in sorted(rows, key=lambda row: values.integer(row[0]))]
     return [_fragment(database, id) for id in ids if isinstance(id, int)]
 
 
@@ -242,7 +237,3 @@ def _prompt_images(database: ForeignDatabase, response: str) -> Iterator[Image]:
 def _said(name: str, model: object, role: str) -> dict[str, Any]:
     said = {"conversation": name, "model": values.storable(model), "role": role}
     return {key: value for key, value in said.items() if value}
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -13,7 +13,7 @@ from mcpvectordb.errors import ParseFailed, TooLarge
 from mcpvectordb.export.parquet import modules
 from mcpvectordb.importers import fields, lines
 from mcpvectordb.importers.fields import Row
-from mcpvectordb.importers.items import Expected, ImportOptions, Item, UnreadPart
+from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
 
 ROWS = 256  # that are read at once
@@ -35,7 +35,6 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         raise ParseFailed(f"{source.path.name} is no sound Parquet: {error}"[:300]) from None
     with file:
         _check_size(file, source)
-        yield Expected(items=int(file.metadata.num_rows))
         yield from fields.items(_rows(file, arrow), options, source.path.stem)
 
 

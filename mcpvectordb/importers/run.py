@@ -18,7 +18,6 @@ from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.importers.items import (
-    Expected,
     FollowedFolder,
     Imported,
     ImportedDocument,
@@ -35,7 +34,7 @@ from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.reading import ReadSource
 from mcpvectordb.importers.report import ImportReport, Marker, add
 from mcpvectordb.importers.restore import Restore
-from mcpvectordb.importers.source import Copies, ImportSource
+from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.write_documents import DocumentImport
 from mcpvectordb.importers.write_memories import MemoryImport
 from mcpvectordb.importers.write_vectors import VectorImport
@@ -111,12 +110,13 @@ class ImportRun:
         report: ImportReport,
         writers: dict[type, Writer],
         shelf: Documents,
+        total: int,
         progress: ProgressCallback | None,
     ) -> None:
         self._report, self._writers, self._shelf = report, writers, shelf
-        self._progress = progress
+        self._total, self._progress = total, progress
         self._waiting: list[ImportedDocument | ImportedMemory | ImportedVector | OwnRecord] = []
-        self._characters, self._total = 0, 0
+        self._characters = 0
         self._named: list[FollowedFolder] = []
 
     def take(self, item: Item) -> None:
@@ -128,8 +128,6 @@ class ImportRun:
                 add(self._report.not_kept, item.what, item.count)
             case UnreadPart():
                 self._report.leave_unread(item.what)
-            case Expected():
-                self._total += item.items
             case FollowedFolder():
                 self._follow(item)
             case _:
@@ -233,14 +231,14 @@ def run(
 ) -> Imported:
     """Import a source; see `Database.import_from`."""
     with scratch_folder(None if target.file.memory else target.file.path) as scratch:
-        copies = Copies(Path(scratch))
-        source = ImportSource(path.expanduser().absolute(), copies)
-        asked = importers.named(kind).name if kind else None
-        read = ReadSource(source, copies, asked, options, target.config, progress)
+        source = ImportSource(path.expanduser().absolute(), Path(scratch))
+        read = ReadSource(source, Path(scratch), kind, options, target.config, progress)
         inside = source.inside(importers.named(read.kind).file) or source
         report = ImportReport(read.kind, str(path), dry_run=dry_run)
         marker = Marker(read.kind, os.path.realpath(inside.path))
-        running = ImportRun(report, target.writers(report, marker), target.documents, progress)
+        running = ImportRun(
+            report, target.writers(report, marker), target.documents, read.total, progress
+        )
         for item in read.items():
             running.take(item)
         running.flush()

@@ -51,6 +51,11 @@ def _number(text: str) -> float | None:
         return None
 
 
+def integer(value: object) -> int:
+    """A number by which rows are sorted; 0 for anything else."""
+    return value if isinstance(value, int) else 0
+
+
 def json_value(text: object) -> Any:
     """The value of a JSON text; None if it is none."""
     if not isinstance(text, str | bytes):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Database
+from mcpvectordb.importers.foreign_database import ForeignDatabase, snapshot
 from tests.support import ROOT, Letters
 
 FIXTURES = ROOT / "tests" / "fixtures" / "importers"
@@ -30,6 +31,13 @@ def unpacked(tmp_path: Path) -> Callable[[str], Path]:
         return folder
 
     return unpack
+
+
+def opened(path: Path, scratch: Path, **options: float) -> ForeignDatabase:
+    """A database of another program, read from a snapshot in the folder `scratch`."""
+    scratch.mkdir(exist_ok=True)
+    snapshot(path, scratch / "source.db")
+    return ForeignDatabase(path, scratch / "source.db", **options)
 
 
 def state(folder: Path) -> dict[str, tuple[int, str]]:

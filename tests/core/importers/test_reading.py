@@ -20,7 +20,6 @@ import pytest
 from mcpvectordb import Config, Database, Image, MCPVectorDBError, ParseFailed, TooLarge, Unreadable
 from mcpvectordb.importers import reading
 from mcpvectordb.importers.items import (
-    Expected,
     FollowedFolder,
     ImportedDocument,
     ImportedMemory,
@@ -264,7 +263,6 @@ ITEMS: list[Item] = [
     FollowedFolder(library="l", root="/r", pattern="*", ignore=["a"], descriptions={"": "all"}),
     LeftOut(id="a", reason="b"),
     UnreadPart(what="c"),
-    Expected(items=3),
 ]
 
 
@@ -276,17 +274,20 @@ def test_an_item_crosses_as_it_is(item: Item) -> None:
 @pytest.mark.parametrize(
     ("head", "body"),
     [
-        ({"item": "ImportedVector", "sizes": [4], "id": 1, "store": "s"}, b"abcd"),
-        ({"item": "ImportedVector", "sizes": [5], "id": "1", "store": "s"}, b"abcd"),
-        ({"item": "ImportedVector", "sizes": [-4, 8], "id": "1", "store": "s"}, b"abcd"),
-        ({"item": "ImportedVector", "sizes": [], "id": "1", "store": "s"}, b""),
-        ({"item": "ImportedVector", "sizes": [2, 2], "id": "1", "store": "s"}, b"abcd"),
-        ({"item": "ImportedDocument", "sizes": [1], "id": "1", "library": "l"}, b"a"),
-        ({"item": "OwnRecord", "sizes": [2], "kind": "document"}, b"[]"),
-        ({"item": "Path", "sizes": []}, b""),
-        ({"item": "UnreadPart", "sizes": [], "what": ["x"]}, b""),
-        ({"item": "UnreadPart", "sizes": [], "what": "x", "more": "y"}, b""),
-        ({"sizes": []}, b""),
+        ({"item": "ImportedVector", "values": 4, "id": 1, "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "values": 5, "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "values": -4, "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "values": "4", "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "values": 2, "id": "1", "store": "s"}, b"abcd"),
+        ({"item": "ImportedVector", "id": "1", "store": "s"}, b""),
+        ({"item": "ImportedDocument", "text": 1, "embeddings": [[1, 1]], "id": "1"}, b"a"),
+        ({"item": "ImportedMemory", "images": [[1, 5, {}]]}, b"a"),
+        ({"item": "ImportedMemory", "tags": [1]}, b""),
+        ({"item": "OwnRecord", "fields": 2, "kind": "document"}, b"[]"),
+        ({"item": "Path"}, b""),
+        ({"item": "UnreadPart", "what": ["x"]}, b""),
+        ({"item": "UnreadPart", "what": "x", "more": "y"}, b""),
+        ({}, b""),
     ],
 )
 def test_an_invalid_item_is_refused(head: dict[str, Any], body: bytes) -> None:
