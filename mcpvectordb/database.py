@@ -547,7 +547,8 @@ class Database(JointShelves):
         model      the name of the model that made the embeddings, where the source does not say it
         """
         from mcpvectordb.importers.items import ImportOptions
-        from mcpvectordb.importers.run import ImportTarget, run
+        from mcpvectordb.importers.run import run
+        from mcpvectordb.importers.write import ImportTarget
 
         self._file.require_file("an import")
         target = ImportTarget(

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcpvectordb.importers import fields, lines
+from mcpvectordb.importers import fields, json_files
 from mcpvectordb.importers.fields import Row
 from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
@@ -23,7 +23,7 @@ def recognises(source: ImportSource) -> bool:
     name = source.path.name.lower().removesuffix(".gz")
     if source.is_folder or not name.endswith((".csv", ".tsv")):
         return False
-    head = lines.head(source.path).decode(_encoding(source.path), errors="replace")
+    head = json_files.head(source.path).decode(_encoding(source.path), errors="replace")
     return fields.has_known_fields(next(csv.reader(io.StringIO(head), _dialect(head)), []))
 
 
@@ -35,10 +35,12 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
 def _rows(path: Path) -> Iterator[Row | UnreadPart]:
     csv.field_size_limit(LONGEST_FIELD)
     encoding = _encoding(path)
-    head = lines.head(path).decode(encoding, errors="replace")
+    head = json_files.head(path).decode(encoding, errors="replace")
     table: csv.DictReader[str] | None = None
     try:
-        with io.TextIOWrapper(lines.opened(path), encoding, errors="replace", newline="") as file:
+        with io.TextIOWrapper(
+            json_files.opened(path), encoding, errors="replace", newline=""
+        ) as file:
             table = csv.DictReader(file, dialect=_dialect(head), restkey="", strict=False)
             for row in table:
                 row.pop("", None)  # cells beyond the header, and those of a column without name
@@ -50,7 +52,7 @@ def _rows(path: Path) -> Iterator[Row | UnreadPart]:
 
 def _encoding(path: Path) -> str:
     """UTF-8 if the beginning is that, otherwise the encoding of spreadsheets on Windows."""
-    head = lines.head(path)
+    head = json_files.head(path)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.export.jsonl import FORMAT
-from mcpvectordb.importers import lines
+from mcpvectordb.importers import json_files as lines
 from mcpvectordb.importers.items import ImportOptions, Item, OwnRecord, UnreadPart
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.values import json_value

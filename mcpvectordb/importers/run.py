@@ -7,15 +7,10 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from mcpvectordb import importers
-from mcpvectordb.config import Config
 from mcpvectordb.documents.shelf import Documents
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.importers.items import (
     FollowedFolder,
@@ -30,76 +25,19 @@ from mcpvectordb.importers.items import (
     OwnRecord,
     UnreadPart,
 )
-from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.reading import ReadSource
-from mcpvectordb.importers.report import ImportReport, Marker, add
+from mcpvectordb.importers.report import ImportReport, add
 from mcpvectordb.importers.restore import Restore
 from mcpvectordb.importers.source import ImportSource
-from mcpvectordb.importers.write_documents import DocumentImport
-from mcpvectordb.importers.write_memories import MemoryImport
-from mcpvectordb.importers.write_vectors import VectorImport
+from mcpvectordb.importers.write import ImportTarget, ItemImport, Writer
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.memories.fulltext import MemoryFulltext
-from mcpvectordb.memories.metadata_index import MetadataIndex
-from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
-from mcpvectordb.storage.file import File
-from mcpvectordb.vectors.shelf import Vectors
-
-Writer = Callable[[Sequence[Any]], None]
 
 SCRATCH = ".mcpvectordb-import-"
 DAY = 86_400.0
 BATCH_ITEMS = 256
 BATCH_CHARACTERS = 300_000  # of text and images: bounds the transaction of a batch
-
-
-class ImportTarget(NamedTuple):
-    """The parts of a database that an import writes to; the indexes of documents and memories."""
-
-    file: File
-    config: Config
-    encoder: Encoder
-    indexes: tuple[ChunkIndex, ChunkIndex]
-    unpublished: UnpublishedDocuments
-    fulltext: MemoryFulltext
-    keys: MetadataIndex
-    documents: Documents
-    vectors: Vectors
-
-    def writers(self, report: ImportReport, marker: Marker) -> dict[type, Writer]:
-        """The function that stores a batch of items, by their class."""
-        documents, memories = self.indexes
-        kept = KeptEmbeddings(self.file, self.encoder)
-        document_writer = DocumentWriter(
-            self.file, self.encoder, documents, self.unpublished, self.config.max_chunks
-        )
-        memory_writer = MemoryWriter(
-            self.encoder, memories, self.fulltext, self.keys, self.unpublished.versions.history
-        )
-        return {
-            ImportedDocument: DocumentImport(
-                self.file, self.config, document_writer, documents, kept, marker, report
-            ).write,
-            ImportedMemory: MemoryImport(
-                self.file, self.config, memory_writer, self.keys, memories, kept, marker, report
-            ).write,
-            ImportedVector: VectorImport(self.vectors, marker, report).write,
-            OwnRecord: Restore(
-                self.file,
-                self.config,
-                self.encoder,
-                self.indexes,
-                self.unpublished,
-                self.keys,
-                document_writer,
-                memory_writer,
-                self.vectors,
-                report,
-            ).write,
-        }
 
 
 class ImportRun:
@@ -235,16 +173,31 @@ def run(
         read = ReadSource(source, Path(scratch), kind, options, target.config, progress)
         inside = source.inside(importers.named(read.kind).file) or source
         report = ImportReport(read.kind, str(path), dry_run=dry_run)
-        marker = Marker(read.kind, os.path.realpath(inside.path))
-        running = ImportRun(
-            report, target.writers(report, marker), target.documents, read.total, progress
-        )
+        items = ItemImport(target, report, os.path.realpath(inside.path))
+        writers = {**items.writers(), OwnRecord: restoring(target, report).write}
+        running = ImportRun(report, writers, target.documents, read.total, progress)
         for item in read.items():
             running.take(item)
         running.flush()
         running.sync()
     embedded = _embed(target.encoder, report, progress) if embed and not dry_run else Embedded()
     return report.finished(embedded=embedded, pending=_pending(target))
+
+
+def restoring(target: ImportTarget, report: ImportReport) -> Restore:
+    """What stores the records of our own export."""
+    return Restore(
+        target.file,
+        target.config,
+        target.encoder,
+        target.indexes,
+        target.unpublished,
+        target.keys,
+        target.document_writer(),
+        target.memory_writer(),
+        target.vectors,
+        report,
+    )
 
 
 def _embed(encoder: Encoder, report: ImportReport, progress: ProgressCallback | None) -> Embedded:
