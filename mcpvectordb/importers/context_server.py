@@ -1,4 +1,4 @@
-"""The database of mcp-memory-server: its memory entries with times, tags and images.
+"""The database of mcp-context-server: its entries with times, tags and images.
 
 Ids of entries are integers, in newer versions (3) UUIDs; everything else has the same names.
 """
@@ -19,7 +19,7 @@ _FIELDS = ("id", "thread_id", "source", "text_content", "metadata", "summary", "
 
 
 def recognises(source: ImportSource) -> bool:
-    """Whether it has the tables of mcp-memory-server."""
+    """Whether it has the tables of mcp-context-server."""
     return source.has(
         context_entries="id thread_id source text_content", tags="context_entry_id tag"
     )

@@ -1,4 +1,4 @@
-"""Databases of mcp-memory-server: one that version 2.2.2 made, and one of version 3 by hand.
+"""Databases of mcp-context-server: one that version 2.2.2 made, and one of version 3 by hand.
 
 Version 3 is not on PyPI; its tables are those of version 2 with UUIDs for ids.
 """
