@@ -74,7 +74,7 @@ class ForeignDatabase:
         except apsw.NoMemError:
             raise MemoryError from None
         except apsw.Error as error:
-            self.close()
+            self._sql.close()
             raise Damaged(
                 f"{path} cannot be read ({error}): it is damaged or encrypted; nothing was "
                 "imported. Go back to a copy of it, or recover it with its own program"
@@ -125,10 +125,6 @@ class ForeignDatabase:
                     yield self._decode(row)
         except (*UNREADABLE, apsw.SQLError, apsw.InterruptError):
             self._note(table)
-
-    def close(self) -> None:
-        """Close the snapshot; its files are removed with their folder."""
-        self._sql.close()
 
     def _scan(self, table: str, columns: str) -> Generator[Row, None, bool]:
         name, key, rowid = _name(table), self._keys[table], self._rowid(table)

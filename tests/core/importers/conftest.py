@@ -3,8 +3,10 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from mcpvectordb import Database
@@ -31,6 +33,13 @@ def unpacked(tmp_path: Path) -> Callable[[str], Path]:
         return folder
 
     return unpack
+
+
+def execute(path: Path, sql: str, *, triggers: bool = True) -> None:
+    """Run statements in a database."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, int(triggers))
+        connection.execute(sql).fetchall()
 
 
 def opened(path: Path, scratch: Path, **options: float) -> ForeignDatabase:

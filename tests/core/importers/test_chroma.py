@@ -18,7 +18,7 @@ VERSIONS = ("chroma-0.4.24", "chroma-0.6.3", "chroma-1.5.9")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_collection_comes_with_its_embeddings(
+def test_every_collection_comes_with_its_embeddings_and_the_types_of_its_metadata(
     db: Database, unpacked: Callable[[str], Path], version: str
 ) -> None:
     folder = unpacked(version)
@@ -33,13 +33,6 @@ def test_every_collection_comes_with_its_embeddings(
     }
     assert not db.check()
     assert state(folder) == before
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_metadata_keeps_its_types_and_changes_apply(
-    db: Database, unpacked: Callable[[str], Path], version: str
-) -> None:
-    db.import_from(unpacked(version))
     teas = {each.source: each for each in db.documents.browse(library="teas")}
     assert teas.keys() == {"assam", "sencha", "oolong", "puerh"}  # mate was deleted
     said = {key: value for key, value in teas["assam"].metadata.items() if key != "imported"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -41,11 +40,7 @@ def made(path: Path, *statements: str, rows: int = 3) -> apsw.Connection:
 
 
 def texts(path: Path, scratch: Path) -> list[str]:
-    database = opened(path, scratch)
-    try:
-        return [text for (text,) in database.rows("notes", "text")]
-    finally:
-        database.close()
+    return [text for (text,) in opened(path, scratch).rows("notes", "text")]
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
@@ -73,7 +68,6 @@ def test_the_snapshot_does_not_keep_the_program_waiting(home: Path, scratch: Pat
     assert next(rows) == ("Note 0",)
     writer.execute("BEGIN EXCLUSIVE; DELETE FROM notes; COMMIT")  # would wait for a reader's lock
     assert [text for (text,) in rows] == ["Note 1", "Note 2"]
-    database.close()
 
 
 KILLED = """
@@ -117,7 +111,6 @@ def test_a_damaged_table_is_read_around_the_damage(home: Path, scratch: Path) ->
     assert 1700 < len(found) < 2000
     assert len(set(found)) == len(found)
     assert database.unread == ["some rows of the table notes could not be read"]
-    database.close()
 
 
 def test_a_damaged_schema_hides_only_what_is_damaged(home: Path, scratch: Path) -> None:
@@ -129,7 +122,6 @@ def test_a_damaged_schema_hides_only_what_is_damaged(home: Path, scratch: Path) 
     database = opened(path, scratch)
     assert len(list(database.rows("notes", "text"))) == 3
     assert database.unread == ["a part of the schema is damaged"]
-    database.close()
 
 
 def test_a_file_that_was_cut_is_read_as_far_as_it_goes(home: Path, scratch: Path) -> None:
@@ -141,7 +133,6 @@ def test_a_file_that_was_cut_is_read_as_far_as_it_goes(home: Path, scratch: Path
     assert 200 < len(found) < 2000
     assert found[:2] == ["Note 0", "Note 1"]
     assert len(database.unread) == 2
-    database.close()
 
 
 @pytest.mark.parametrize("beginning", [100, 20, 16])
@@ -172,7 +163,7 @@ def test_text_in_utf_16(home: Path, scratch: Path, encoding: str) -> None:
 
 
 @pytest.fixture
-def hostile(home: Path, scratch: Path) -> Iterator[ForeignDatabase]:
+def hostile(home: Path, scratch: Path) -> ForeignDatabase:
     sql = made(home / "a.db")
     sql.execute(
         """
@@ -190,9 +181,7 @@ def hostile(home: Path, scratch: Path) -> Iterator[ForeignDatabase]:
         """
     )
     sql.close()
-    database = opened(home / "a.db", scratch)
-    yield database
-    database.close()
+    return opened(home / "a.db", scratch)
 
 
 def test_views_and_virtual_tables_are_no_tables(hostile: ForeignDatabase) -> None:
@@ -212,7 +201,6 @@ def test_a_statement_that_finds_nothing_for_long_is_stopped(home: Path, scratch:
     database = opened(home / "a.db", scratch, statement_seconds=0)
     assert list(database.lookup("notes", ["id"], "text", ["Note 99999"])) == []
     assert database.unread == ["some rows of the table notes could not be read"]
-    database.close()
 
 
 def test_names_cannot_leave_their_quotes(hostile: ForeignDatabase) -> None:

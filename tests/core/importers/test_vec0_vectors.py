@@ -44,7 +44,6 @@ def test_vectors_by_rowid(kind: str, tmp_path: Path) -> None:
     assert vectors.get(7) is None
     assert vectors.get(999) is None
     assert not database.unread
-    database.close()
 
 
 def test_vectors_by_a_text(tmp_path: Path) -> None:
@@ -59,7 +58,6 @@ def test_vectors_by_a_text(tmp_path: Path) -> None:
     vectors = Vec0Vectors(database, "v")
     assert {key: vectors.get(key) for key in rows} == rows
     assert vectors.get("h_99") is None
-    database.close()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,6 @@ def test_crafted_shadow_tables_have_no_vectors(damage: str, tmp_path: Path) -> N
     sql.close()
     database = opened(path, tmp_path / "scratch")
     assert Vec0Vectors(database, "v").get(1) is None
-    database.close()
 
 
 def test_tables_of_other_kinds_have_none(tmp_path: Path) -> None:
@@ -100,4 +97,3 @@ def test_tables_of_other_kinds_have_none(tmp_path: Path) -> None:
     database = opened(path, tmp_path / "scratch")
     for table in ("bits", "plain", "missing"):
         assert Vec0Vectors(database, table).get(1) is None
-    database.close()
