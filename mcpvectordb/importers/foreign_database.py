@@ -104,10 +104,15 @@ class ForeignDatabase:
         """
         if table not in self.columns:
             return
+        scan, complete = self._scan(table, self._select(table, columns)), False
         try:
-            complete = yield from self._watched(self._scan(table, self._select(table, columns)))
+            while True:
+                self._last_row = time.monotonic()  # the time for the next row begins
+                yield next(scan)
+        except StopIteration as end:
+            complete = end.value
         except apsw.InterruptError:
-            complete = False
+            pass
         if not complete:
             self._note(table)
 
@@ -213,16 +218,6 @@ class ForeignDatabase:
             self._text(value) if is_text and isinstance(value, bytes) else value
             for value, is_text in zip(row[::2], row[1::2], strict=True)
         )
-
-    def _watched(self, scan: Generator[Row, None, bool]) -> Generator[Row, None, bool]:
-        """The rows of a scan, each of which starts the time for the next one."""
-        while True:
-            self._last_row = time.monotonic()
-            try:
-                row = next(scan)
-            except StopIteration as end:
-                return bool(end.value)
-            yield row
 
     def _overdue(self) -> bool:
         return time.monotonic() - self._last_row > self._seconds
