@@ -28,7 +28,8 @@ class ImportKind(NamedTuple):
     - name: what the user calls it; module: the module of this package that reads it.
     - summary: what it is, for help and errors.
     - file: the file that is read if the source is the folder in which it lies.
-    - beside: further files to read, as patterns relative to the folder of that file.
+    - beside: further files to read, as patterns relative to the folder of that file. Those with a
+      * may be many, and are read only if the file has that name, or the kind was named.
     - preload: a module to import before the reading process is confined, for a file that begins
       with these bytes.
     """

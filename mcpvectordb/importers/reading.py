@@ -85,11 +85,10 @@ class ReadSource:
         self._memory, self._ratio = 2 * config.parse_memory, config.parse_output_ratio
         self._most = min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * _size(source.path))
         self._file, self.kind, self.total = scratch / "items", "", 0
-        possible = [importers.named(kind)] if kind else importers.KINDS
-        source.copy(
-            [each.file for each in possible],
-            [pattern for each in possible for pattern in each.beside],
-        )
+        for each in [importers.named(kind)] if kind else importers.KINDS:
+            inside = source.inside(each.file) or source
+            expected = bool(kind) or inside.path.name == each.file
+            inside.copy([pattern for pattern in each.beside if expected or "*" not in pattern])
         request = {
             "path": str(source.path),
             "readable": [str(scratch), *_readable(source)],

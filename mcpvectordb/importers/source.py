@@ -44,17 +44,18 @@ class ImportSource:
             raise Unreadable(f"{path} may not be read: permission denied")
         self._inside: dict[str, ImportSource] = {}
 
-    def copy(self, files: Iterable[str], beside: Iterable[str]) -> None:
-        """Copy it, or these files of a folder, where they are databases, with what is beside."""
-        for source in {self.inside(file) or self for file in files}:
-            try:
-                if source.head.startswith(MAGIC):
-                    snapshot(source.path, source._snapshot)
-                    source._copy_beside(beside)
-            except OSError as error:
-                if isinstance(error, MCPVectorDBError):
-                    raise
-                raise Unreadable(f"{source.path} cannot be copied: {error}") from None
+    def copy(self, beside: Iterable[str]) -> None:
+        """Copy it, if it is a database, and the files beside it that match these patterns."""
+        if not self.head.startswith(MAGIC):
+            return
+        try:
+            if not self._snapshot.exists():
+                snapshot(self.path, self._snapshot)
+            self._copy_beside(beside)
+        except OSError as error:
+            if isinstance(error, MCPVectorDBError):
+                raise
+            raise Unreadable(f"{self.path} cannot be copied: {error}") from None
 
     def _copy_beside(self, patterns: Iterable[str]) -> None:
         """Copy the files that match, those of one folder as of one moment."""
