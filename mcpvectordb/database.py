@@ -497,20 +497,11 @@ class Database(JointShelves):
         model      the name of the model that made the embeddings, where the source does not say it
         """
         from mcpvectordb.importers.items import ImportOptions
-        from mcpvectordb.importers.run import ImportTarget, run
+        from mcpvectordb.importers.run import run
+        from mcpvectordb.importers.write import ImportTarget
 
         self._file.require_file("an import")
-        target = ImportTarget(
-            self._store,
-            self._file,
-            self.config,
-            self._encoder,
-            self._indexes,
-            self.documents.unpublished,
-            self._store.metadata_index,
-            self.documents,
-            self.vectors,
-        )
+        target = ImportTarget(self._store, self.documents, self.vectors)
         options = ImportOptions(
             library=library,
             into=into,

@@ -115,17 +115,19 @@ class LangChainStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[LangChainDocument]:
         """The documents with these ids, in their order; unknown ids are left out."""
-        found = {each.source: each for some in _batches(ids) for each in self._with_sources(some)}
+        found = {
+            each.source: each
+            for where in _with_ids(ids)
+            for each in self.db.documents.browse(library=self.library, where=where, limit=_IDS)
+        }
         return [self._document(found[id]) for id in dict.fromkeys(ids) if id in found]
 
     def delete(self, ids: list[str] | None = None, **_: Any) -> bool:
         """Delete the documents with these ids, or without ids all documents of the library."""
         if ids is None:
             self.db.documents.delete_where(library=self.library)
-        for some in _batches(ids or ()):
-            self.db.documents.delete_where(
-                library=self.library, where=[Condition("source", "in", some)]
-            )
+        for where in _with_ids(ids or ()):
+            self.db.documents.delete_where(library=self.library, where=where)
         return True
 
     def similarity_search(
@@ -152,13 +154,6 @@ class LangChainStore(VectorStore):
 
     def _select_relevance_score_fn(self) -> Any:
         return float  # scores are 0 to 1, and higher is better
-
-    def _with_sources(self, sources: list[str]) -> list[Document]:
-        return self.db.documents.browse(
-            library=self.library,
-            where=[Condition("source", "in", sources)],
-            limit=len(sources),
-        )
 
     def _document(self, document: Document) -> LangChainDocument:
         return LangChainDocument(
@@ -225,20 +220,13 @@ def _where(filter: Filter | None) -> Sequence[Condition] | None:
     """The conditions of a filter; the keys of a mapping are those of metadata, as LangChain's."""
     if not isinstance(filter, Mapping):
         return filter
-    return [
-        Condition(("metadata", *key.split(".")), operator, value)
-        for key, wanted in filter.items()
-        for operator, value in _compared(wanted)
-    ]
-
-
-def _compared(wanted: Any) -> list[tuple[str, Any]]:
-    """The operators and values of a key: {"$gte": 5} or {"gte": 5}, or a value to be equal to."""
-    if isinstance(wanted, Mapping):
-        names = {"nin": "not_in"}
-        plain = {str(name).removeprefix("$"): value for name, value in wanted.items()}
-        return [(names.get(name, name), value) for name, value in plain.items()]
-    return [("eq", wanted)]
+    found = []
+    for key, wanted in filter.items():  # {"$gte": 5} or {"gte": 5}, or a value to be equal to
+        for name, value in wanted.items() if isinstance(wanted, Mapping) else [("eq", wanted)]:
+            operator = str(name).removeprefix("$")
+            operator = "not_in" if operator == "nin" else operator
+            found.append(Condition(("metadata", *key.split(".")), operator, value))
+    return found
 
 
 def _title(text: str, metadata: Mapping[str, Any]) -> str:
@@ -254,6 +242,7 @@ def _model_name(embeddings: Embeddings) -> str:
     return f"{type(embeddings).__name__} {model}".strip()
 
 
-def _batches(ids: Sequence[str]) -> Iterator[list[str]]:
-    wanted = list(dict.fromkeys(ids))
-    return (wanted[start : start + _IDS] for start in range(0, len(wanted), _IDS))
+def _with_ids(ids: Sequence[str]) -> Iterator[list[Condition]]:
+    """The condition to have one of these ids, as many at once as a condition may name."""
+    for start in range(0, len(ids), _IDS):
+        yield [Condition("source", "in", list(ids[start : start + _IDS]))]

@@ -12,16 +12,14 @@ damaged or hostile; `ImportSource` has what is needed to read it safely.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib import import_module
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 from mcpvectordb.errors import InvalidInput, UnsupportedFormat, quoted
 from mcpvectordb.importers.items import ImportOptions, Item
 from mcpvectordb.importers.source import ImportSource
-
-Reader = Callable[[ImportSource, ImportOptions], Iterator[Item]]
 
 
 class ImportKind(NamedTuple):
@@ -30,25 +28,62 @@ class ImportKind(NamedTuple):
     - name: what the user calls it; module: the module of this package that reads it.
     - summary: what it is, for help and errors.
     - file: the file that is read if the source is the folder in which it lies.
+    - beside: further files to read, as patterns relative to the folder of that file. Those with a
+      * may be many, and are read only if the file has that name, or the kind was named.
+    - preload: a module to import before the reading process is confined, for a file that begins
+      with these bytes.
     """
 
     name: str
     module: str
     summary: str
     file: str = ""
+    beside: tuple[str, ...] = ()
+    preload: tuple[str, bytes] = ("", b"")
+
+    def recognises(self, source: ImportSource) -> bool:
+        """Whether a source is of this kind, by its content."""
+        return bool(self._reader.recognises(source))
+
+    def read(self, source: ImportSource, options: ImportOptions) -> Iterator[Item]:
+        """The items of a source; UnsupportedFormat for a database of another program."""
+        database = source.database
+        if database is not None and not database.unread and not self.recognises(source):
+            raise UnsupportedFormat(
+                f"{source.path} is not {self.summary.partition(' (')[0]}: it has the tables "
+                f"{', '.join(database.columns)}"
+            )
+        items: Iterator[Item] = self._reader.read(source, options)
+        return items
+
+    @property
+    def _reader(self) -> Any:
+        return import_module(f"{__name__}.{self.module}")
 
 
 # Special kinds come before general ones: the first that recognises a source reads it.
 KINDS = (
     ImportKind("mcpvectordb", "own_export", "an export of mcpvectordb as JSONL"),
-    ImportKind("qmd", "qmd", "the index of qmd (index.sqlite)", file="index.sqlite"),
+    ImportKind(
+        "qmd",
+        "qmd",
+        "the index of qmd (index.sqlite)",
+        file="index.sqlite",
+        beside=("{stem}.yml", "../../.config/qmd/{stem}.yml"),
+    ),
     ImportKind(
         "mcp-context-server",
         "context_server",
         "the database of mcp-context-server (context_storage.db)",
         file="context_storage.db",
     ),
-    ImportKind("chroma", "chroma", "a folder of Chroma (chroma.sqlite3)", file="chroma.sqlite3"),
+    ImportKind(
+        "chroma",
+        "chroma",
+        "a folder of Chroma (chroma.sqlite3)",
+        file="chroma.sqlite3",
+        beside=("*/header.bin", "*/data_level0.bin", "*/length.bin", "*/index_metadata.pickle"),
+    ),
     ImportKind(
         "mcp-memory-service",
         "memory_service",
@@ -62,7 +97,12 @@ KINDS = (
     ImportKind("obsidian", "obsidian", "a vault of Obsidian, which a library then follows"),
     ImportKind("jsonl", "json_lines", "JSON Lines with id, text, metadata, embedding"),
     ImportKind("csv", "csv_table", "CSV with id, text, metadata, embedding"),
-    ImportKind("parquet", "parquet_table", "Parquet with id, text, metadata, embedding"),
+    ImportKind(
+        "parquet",
+        "parquet_table",
+        "Parquet with id, text, metadata, embedding",
+        preload=("pyarrow.parquet", b"PAR1"),
+    ),
     ImportKind("sqlite", "sqlite_table", "any table of a SQLite database (--table)"),
 )
 BY_NAME = {each.name: each for each in KINDS}
@@ -88,15 +128,10 @@ def detect(source: ImportSource) -> ImportKind:
         )
     for kind in KINDS:
         found = source.inside(kind.file)
-        if found is not None and import_module(f"{__name__}.{kind.module}").recognises(found):
+        if found is not None and kind.recognises(found):
             return kind
     raise UnsupportedFormat(
         f"{source.path} is none of the sources that can be recognised: {', '.join(BY_NAME)}; "
         "if it is one of them, name the kind in front of the path. Files and folders of documents "
         "are taken in with `ingest`"
     )
-
-
-def reader(kind: ImportKind) -> Reader:
-    """The function that reads sources of a kind."""
-    return cast(Reader, import_module(f"{__name__}.{kind.module}").read)

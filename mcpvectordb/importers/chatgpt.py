@@ -10,39 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpvectordb.importers import values
-from mcpvectordb.importers.conversation_files import begins_with, conversations
-from mcpvectordb.importers.items import (
-    ImportedMemory,
-    ImportOptions,
-    Item,
-    NotKept,
-    UnreadPart,
-)
+from mcpvectordb.importers import conversation_files, values
+from mcpvectordb.importers.conversation_files import ROLES
+from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
-from mcpvectordb.memories.memory import MemorySource
-
-_ROLES: Mapping[str, MemorySource] = {"user": "user", "assistant": "agent"}
-_OTHER_BRANCHES = "messages of branches that were edited or generated again"
-_TOOLS = "messages of tools and of the system"
-_THOUGHTS = "thoughts of the model"
-_FILES = "images and files in messages"
 
 
 def recognises(source: ImportSource) -> bool:
     """Whether its conversations are trees of messages."""
-    return begins_with(source, "mapping")
+    return conversation_files.begins_with(source, "mapping")
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A memory for each message of people and of the model, a thread for each conversation."""
-    left: Counter[str] = Counter()
-    for conversation in conversations(source):
-        if isinstance(conversation, UnreadPart):
-            yield conversation
-        else:
-            yield from _messages(conversation, left)
-    yield from (NotKept(what=what, count=count) for what, count in left.items())
+    return conversation_files.read(source, _messages)
 
 
 def _messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iterator[Item]:
@@ -51,31 +32,30 @@ def _messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iterator[I
     if not isinstance(name, str) or not isinstance(mapping, dict):
         yield UnreadPart(what="a conversation without an id or without messages")
         return
+    nodes = {id: values.item(node, "message") for id, node in mapping.items()}
     branch = _branch(mapping, conversation.get("current_node"))
-    left[_OTHER_BRANCHES] += sum(map(_is_said, mapping.values())) - sum(
-        _is_said(mapping[id]) for id in branch
-    )
+    said = sum(map(_is_said, nodes.values())) - sum(_is_said(nodes[id]) for id in branch)
+    left["messages of branches that were edited or generated again"] += said
     time = values.time(conversation.get("create_time"))
-    shared = {"title": conversation.get("title"), "conversation": name}
     for id in branch:
-        node = mapping[id]
-        message = node.get("message") if isinstance(node, dict) else None
+        message = nodes[id]
         if not isinstance(message, dict):
             continue
         time = values.time(message.get("create_time")) or time
-        role = _ROLES.get(_role(message))
-        text = _text(message, left) if role is not None and _is_shown(message) else ""
-        if role is None or not text.strip():
-            left[_TOOLS] += role is None and _role(message) != ""
+        text = _text(message, left) if _is_said(message) else ""
+        if not text.strip():
+            left["messages of tools and of the system"] += _role(message) not in ("", *ROLES)
             continue
-        model = _object(message, "metadata").get("model_slug")
-        yield ImportedMemory(
-            id=str(message.get("id") or id),
-            thread=values.storable(f"chatgpt/{name}"),
-            source=role,
-            text=values.storable(text),
-            created_at=time,
-            metadata=values.metadata({**shared, **({"model": model} if model else {})}),
+        model = values.item(message.get("metadata"), "model_slug")
+        yield conversation_files.message(
+            message.get("id") or id,
+            f"chatgpt/{name}",
+            ROLES[_role(message)],
+            text,
+            time,
+            title=conversation.get("title"),
+            conversation=name,
+            **({"model": model} if model else {}),
         )
 
 
@@ -86,55 +66,43 @@ def _branch(mapping: Mapping[str, Any], current: object) -> list[str]:
     found: dict[str, None] = {}
     while isinstance(current, str) and current in mapping and current not in found:
         found[current] = None
-        node = mapping[current]
-        current = node.get("parent") if isinstance(node, dict) else None
+        current = values.item(mapping[current], "parent")
     return list(found)[::-1]
 
 
 def _time(node: object) -> str:
-    message = node.get("message") if isinstance(node, dict) else None
-    return values.time(message.get("create_time")) if isinstance(message, dict) else ""
+    return values.time(values.item(values.item(node, "message"), "create_time"))
 
 
-def _is_said(node: object) -> bool:
-    """Whether a node is a message of a person or of the model."""
-    message = node.get("message") if isinstance(node, dict) else None
-    return isinstance(message, dict) and _role(message) in _ROLES and _is_shown(message)
+def _role(message: object) -> str:
+    return str(values.item(values.item(message, "author"), "role") or "")
 
 
-def _is_shown(message: Mapping[str, Any]) -> bool:
-    """Whether a message was shown, and not hidden or said to a tool."""
-    hidden = _object(message, "metadata").get("is_visually_hidden_from_conversation")
-    return not hidden and message.get("recipient", "all") in ("all", None)
-
-
-def _role(message: Mapping[str, Any]) -> str:
-    return str(_object(message, "author").get("role") or "")
+def _is_said(message: object) -> bool:
+    """Whether a person or the model said it, and it was shown: not hidden, and to no tool."""
+    hidden = values.item(values.item(message, "metadata"), "is_visually_hidden_from_conversation")
+    shown = not hidden and values.item(message, "recipient") in ("all", None)
+    return shown and _role(message) in ROLES
 
 
 def _text(message: Mapping[str, Any], left: Counter[str]) -> str:
     """The text of a message; what is no text is counted."""
-    content = _object(message, "content")
-    kind, text = content.get("content_type"), content.get("text")
+    content = message.get("content")
+    kind, text = values.item(content, "content_type"), values.item(content, "text")
     if kind in ("thoughts", "reasoning_recap"):
-        left[_THOUGHTS] += 1
+        left["thoughts of the model"] += 1
         return ""
     if kind == "code" and isinstance(text, str):
-        language = content.get("language")
+        language = values.item(content, "language")
         return f"```{language if language not in (None, 'unknown') else ''}\n{text}\n```"
-    parts = content.get("parts")
+    parts = values.item(content, "parts")
     if not isinstance(parts, list):
         return text if isinstance(text, str) else ""
     found = []
     for part in parts:
-        spoken = part.get("text") if isinstance(part, dict) else part
+        spoken = values.item(part, "text") if isinstance(part, dict) else part
         if isinstance(spoken, str):
             found.append(spoken)
         else:
-            left[_FILES] += 1
+            left["images and files in messages"] += 1
     return "\n\n".join(part for part in found if part.strip())
-
-
-def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}

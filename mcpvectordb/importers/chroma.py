@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mcpvectordb.importers import values
-from mcpvectordb.importers.chroma_hnsw import FILES, HnswVectors
+from mcpvectordb.importers.chroma_hnsw import HnswVectors
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
-    Expected,
     ImportedDocument,
     ImportedVector,
     ImportOptions,
@@ -80,22 +79,20 @@ class QueuedChanges:
 
 def recognises(source: ImportSource) -> bool:
     """Whether it has Chroma's tables."""
-    return (
-        source.database is not None
-        and source.database.has("collections", "id", "name")
-        and source.database.has("embeddings", "id", "segment_id", "embedding_id")
-        and source.database.has("embedding_metadata", "id", "key", "string_value")
+    return source.has(
+        collections="id name",
+        embeddings="id segment_id embedding_id",
+        embedding_metadata="id key string_value",
     )
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A document for each item that has a text, a vector for any other."""
-    database = source.sqlite(recognises(source), "a database of Chroma")
-    yield Expected(items=database.count("embeddings"))
+    database = source.sqlite()
     collections = list(_collections(database, options))
     queues = _queues(database, collections)
     for collection in collections:
-        files = source.beside(_folder_name(collection.vectors), FILES)
+        files = source.beside / _folder_name(collection.vectors)
         yield from _collection(database, files, collection, queues[collection.id], options)
 
 
@@ -136,7 +133,8 @@ def _collection(
     yield from (
         UnreadPart(what=f"{each} (collection {collection.name})") for each in files.problems
     )
-    items = chain(_stored(database, collection), _only_queued(queue))
+    # Those of the queue that have a row come before.
+    items = chain(_stored(database, collection), ((0, id, None) for id in queue.changes))
     seen: set[str] = set()
     while batch := list(islice(items, _BATCH)):
         new = {id: (number, created) for number, id, created in batch if id not in seen}
@@ -162,20 +160,13 @@ def _stored(
     twice.
     """
     columns, segment = ("id", "segment_id", "embedding_id", "created_at"), collection.metadata
-    yield from _items_of(segment, database.lookup("embeddings", columns, "segment_id", [segment]))
-    if "embeddings" in database.damaged:
-        yield from _items_of(segment, database.rows("embeddings", *columns))
-
-
-def _items_of(segment: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, str, object]]:
-    for number, owner, id, created in rows:
-        if owner == segment and isinstance(number, int):
-            yield number, str(id), created
-
-
-def _only_queued(queue: QueuedChanges) -> Iterator[tuple[int, str, object]]:
-    """The items of the queue; those that have a row came before."""
-    return ((0, id, None) for id in queue.changes)
+    found = database.lookup("embeddings", columns, "segment_id", [segment])
+    for rows in (found, database.rows("embeddings", *columns)):
+        for number, owner, id, created in rows:
+            if owner == segment and isinstance(number, int):
+                yield number, str(id), created
+        if "embeddings" not in database.damaged:
+            return
 
 
 def _vectors(
@@ -198,11 +189,8 @@ def _metadata(database: ForeignDatabase, numbers: list[int]) -> dict[int, dict[s
     columns = ("id", "key", "string_value", "int_value", "float_value", "bool_value")
     for number, key, *cells in database.lookup("embedding_metadata", columns, "id", numbers):
         found.setdefault(number, {})[str(key)] = _cell(cells)
-    if "embedding_metadata_array" in database.columns:
-        for number, key, *cells in database.lookup(
-            "embedding_metadata_array", columns, "id", numbers
-        ):
-            found.setdefault(number, {}).setdefault(str(key), []).append(_cell(cells))
+    for number, key, *cells in database.lookup("embedding_metadata_array", columns, "id", numbers):
+        found.setdefault(number, {}).setdefault(str(key), []).append(_cell(cells))
     return found
 
 
@@ -271,8 +259,7 @@ def _model(configured: list[Any]) -> str:
     for each in configured:
         function = _find([each], "embedding_function")
         if isinstance(function, Mapping):
-            settings = function.get("config")
-            named = settings.get("model_name") if isinstance(settings, Mapping) else None
+            named = values.item(function.get("config"), "model_name")
             name = str(named or function.get("name") or "")
             return _DEFAULT_MODEL if name in _DEFAULT_FUNCTIONS else name
     return ""
@@ -285,18 +272,12 @@ def _find(value: Any, key: str) -> Any:
         for each in level:
             if isinstance(each, Mapping) and each.get(key):
                 return each[key]
-        level = [
-            item
-            for each in level
-            for item in (
-                each.values()
-                if isinstance(each, Mapping)
-                else each
-                if isinstance(each, list)
-                else ()
-            )
-        ]
+        level = [item for each in level for item in _inner(each)]
     return None
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, Mapping) else values.listed(value)
 
 
 def _folder_name(segment: str) -> str:
@@ -308,4 +289,4 @@ def _number(value: object) -> int:
     """A sequence number: an integer, or in old versions 8 bytes."""
     if isinstance(value, bytes):
         return int.from_bytes(value[-8:], "big")
-    return value if isinstance(value, int) else 0
+    return values.integer(value)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FILES = ("header.bin", "data_level0.bin", "length.bin", "index_metadata.pickle")
 _HEADER = struct.Struct("<i6Q")
 _MARK = object()
 

@@ -8,18 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpvectordb.importers import lines, values
-from mcpvectordb.importers.items import (
-    ImportedMemory,
-    ImportOptions,
-    Item,
-    NotKept,
-    UnreadPart,
-)
+from mcpvectordb.importers import conversation_files, json_files, values
+from mcpvectordb.importers.items import ImportedMemory, ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
-from mcpvectordb.memories.memory import MemorySource
 
-_ROLES: Mapping[str, MemorySource] = {"user": "user", "assistant": "agent"}
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 # What the program writes in the place of a person: commands and their output.
 _COMMAND = re.compile(r"\s*<(command-|local-command-|bash-|system-reminder)")
@@ -40,7 +32,7 @@ def _sessions(source: ImportSource) -> list[Path]:
 def _is_session(path: Path) -> bool:
     if path.suffix != ".jsonl":
         return False
-    for line in lines.head(path).splitlines()[:10]:
+    for line in json_files.head(path).splitlines()[:10]:
         found = values.json_value(line)
         if isinstance(found, dict) and (
             ("sessionId" in found and "type" in found)
@@ -58,7 +50,7 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         if source.is_folder and not _is_session(path):
             continue
         title = _title(path)
-        for number, entry, error in lines.json_lines(path):
+        for number, entry, error in json_files.json_lines(path):
             if error:
                 yield UnreadPart(what=f"{path.name}, line {number}: {error}")
                 continue
@@ -66,23 +58,22 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
             if item is not None and item.id not in seen:
                 seen.add(item.id)
                 yield item
-    yield from (NotKept(what=what, count=count) for what, count in left.items())
+    yield from conversation_files.not_kept(left)
 
 
 def _title(path: Path) -> str:
     """The last title that a session was given; "" without one."""
     title = ""
-    for _, entry, _ in lines.json_lines(path):
-        if isinstance(entry, dict) and isinstance(entry.get("type"), str):
-            found = entry.get(_TITLES.get(entry["type"], ""))
-            title = found if isinstance(found, str) else title
+    for _, entry, _ in json_files.json_lines(path):
+        found = values.item(entry, _TITLES.get(str(values.item(entry, "type")), ""))
+        title = found if isinstance(found, str) else title
     return title
 
 
 def _message(
     entry: Mapping[str, Any], title: str, file: str, left: Counter[str]
 ) -> ImportedMemory | None:
-    role, message = _ROLES.get(str(entry.get("type"))), entry.get("message")
+    role, message = conversation_files.ROLES.get(str(entry.get("type"))), entry.get("message")
     if role is None or not isinstance(message, dict) or entry.get("isMeta"):
         return None
     if entry.get("isSidechain"):
@@ -92,20 +83,20 @@ def _message(
     if not text.strip() or _COMMAND.match(text):
         return None
     session = str(entry.get("sessionId") or file)
-    known = {
+    said = {
         "title": title,
         "session": session,
         "project": entry.get("cwd"),
         "branch": entry.get("gitBranch"),
         "model": message.get("model"),
     }
-    return ImportedMemory(
-        id=str(entry.get("uuid") or f"{session}/{entry.get('timestamp')}"),
-        thread=values.storable(f"claude-code/{session}"),
-        source=role,
-        text=values.storable(text),
-        created_at=values.time(entry.get("timestamp")),
-        metadata=values.metadata({name: value for name, value in known.items() if value}),
+    return conversation_files.message(
+        entry.get("uuid") or f"{session}/{entry.get('timestamp')}",
+        f"claude-code/{session}",
+        role,
+        text,
+        values.time(entry.get("timestamp")),
+        **{name: value for name, value in said.items() if value},
     )
 
 
@@ -114,8 +105,8 @@ def _text(content: object, left: Counter[str]) -> str:
     if isinstance(content, str):
         return content
     parts = []
-    for block in content if isinstance(content, list) else []:
-        if isinstance(block, dict) and block.get("type") == "text":
+    for block in values.listed(content):
+        if values.item(block, "type") == "text":
             parts.append(str(block.get("text", "")))
         else:
             left["thoughts, images, and calls of tools"] += 1

@@ -1,4 +1,4 @@
-"""The database of mcp-memory-server: its memory entries with times, tags and images.
+"""The database of mcp-context-server: its entries with times, tags and images.
 
 Ids of entries are integers, in newer versions (3) UUIDs; everything else has the same names.
 """
@@ -6,18 +6,10 @@ Ids of entries are integers, in newer versions (3) UUIDs; everything else has th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
-from mcpvectordb.importers.items import (
-    Expected,
-    ImportedMemory,
-    ImportOptions,
-    Item,
-    LeftOut,
-    NotKept,
-)
+from mcpvectordb.importers.items import ImportedMemory, ImportOptions, Item, LeftOut, NotKept
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 from mcpvectordb.memories.memory import Image
@@ -27,18 +19,15 @@ _FIELDS = ("id", "thread_id", "source", "text_content", "metadata", "summary", "
 
 
 def recognises(source: ImportSource) -> bool:
-    """Whether it has the tables of mcp-memory-server."""
-    return (
-        source.database is not None
-        and source.database.has("context_entries", "id", "thread_id", "source", "text_content")
-        and source.database.has("tags", "context_entry_id", "tag")
+    """Whether it has the tables of mcp-context-server."""
+    return source.has(
+        context_entries="id thread_id source text_content", tags="context_entry_id tag"
     )
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A memory for each entry."""
-    database = source.sqlite(recognises(source), "a database of mcp-context-server")
-    yield Expected(items=database.count("context_entries"))
+    database = source.sqlite()
     for table in database.columns:
         if "version" in table and (count := database.count(table)):
             yield NotKept(what="an earlier version of an entry", count=count)
@@ -71,24 +60,13 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
 
 
 def _images(database: ForeignDatabase, id: int | str) -> Sequence[Image]:
-    if not database.has("image_attachments", "context_entry_id", "image_data", "mime_type"):
+    columns = ("position", "image_data", "mime_type", "image_metadata")
+    if not database.has("image_attachments", "context_entry_id", *columns[1:3]):
         return ()
-    rows: list[tuple[Any, ...]] = sorted(
-        database.lookup(
-            "image_attachments",
-            ("position", "image_data", "mime_type", "image_metadata"),
-            "context_entry_id",
-            [id],
-        ),
-        key=lambda row: row[0] if isinstance(row[0], int) else 0,
-    )
+    rows = database.lookup("image_attachments", columns, "context_entry_id", [id])
     return [
-        Image(
-            data=data,
-            mime_type=str(mime_type),
-            metadata=values.metadata(metadata) or None,
-        )
-        for _, data, mime_type, metadata in rows
+        Image(data=data, mime_type=str(mime_type), metadata=values.metadata(metadata) or None)
+        for _, data, mime_type, metadata in sorted(rows, key=lambda row: values.integer(row[0]))
         if isinstance(data, bytes) and data
     ]
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcpvectordb.importers import fields, lines
+from mcpvectordb.importers import fields, json_files
 from mcpvectordb.importers.fields import Row
 from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
@@ -23,8 +23,9 @@ def recognises(source: ImportSource) -> bool:
     name = source.path.name.lower().removesuffix(".gz")
     if source.is_folder or not name.endswith((".csv", ".tsv")):
         return False
-    head = lines.head(source.path).decode(_encoding(source.path), errors="replace")
-    return fields.has_known_fields(next(csv.reader(io.StringIO(head), _dialect(head)), []))
+    encoding, delimiter, head = _form(source.path)
+    text = head.decode(encoding, errors="replace")
+    return fields.has_known_fields(next(csv.reader(io.StringIO(text), delimiter=delimiter), []))
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
@@ -34,12 +35,12 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
 
 def _rows(path: Path) -> Iterator[Row | UnreadPart]:
     csv.field_size_limit(LONGEST_FIELD)
-    encoding = _encoding(path)
-    head = lines.head(path).decode(encoding, errors="replace")
+    encoding, delimiter, _ = _form(path)
     table: csv.DictReader[str] | None = None
     try:
-        with io.TextIOWrapper(lines.opened(path), encoding, errors="replace", newline="") as file:
-            table = csv.DictReader(file, dialect=_dialect(head), restkey="", strict=False)
+        raw = json_files.opened(path)
+        with io.TextIOWrapper(raw, encoding, errors="replace", newline="") as file:
+            table = csv.DictReader(file, delimiter=delimiter, restkey="")
             for row in table:
                 row.pop("", None)  # cells beyond the header, and those of a column without name
                 yield row
@@ -48,24 +49,19 @@ def _rows(path: Path) -> Iterator[Row | UnreadPart]:
         yield UnreadPart(what=f"from line {number} on: {error}")
 
 
-def _encoding(path: Path) -> str:
-    """UTF-8 if the beginning is that, otherwise the encoding of spreadsheets on Windows."""
-    head = lines.head(path)
+def _form(path: Path) -> tuple[str, str, bytes]:
+    """The encoding of a file, its delimiter, and its beginning.
+
+    It is in UTF-8 if the beginning is that, otherwise in the encoding of spreadsheets on Windows.
+    Of the usual delimiters, it has the one that is most often in the first line.
+    """
+    head, encoding = json_files.head(path), "utf-8-sig"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8-sig"
-
-
-def _dialect(head: str) -> type[csv.Dialect]:
-    """Excel's dialect with the delimiter that the header has most of."""
-    first = head.partition("\n")[0]
-    chosen = max(_DELIMITERS, key=first.count)
-
-    class _Dialect(csv.excel):
-        delimiter = chosen
-
-    return _Dialect
+        encoding = "utf-16"
+    else:
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(head)
+        except UnicodeDecodeError:
+            encoding = "cp1252"
+    first = head.decode(encoding, errors="replace").partition("\n")[0]
+    return encoding, max(_DELIMITERS, key=first.count), head

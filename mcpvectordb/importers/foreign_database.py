@@ -74,7 +74,7 @@ class ForeignDatabase:
         except apsw.NoMemError:
             raise MemoryError from None
         except apsw.Error as error:
-            self.close()
+            self._sql.close()
             raise Damaged(
                 f"{path} cannot be read ({error}): it is damaged or encrypted; nothing was "
                 "imported. Go back to a copy of it, or recover it with its own program"
@@ -104,10 +104,15 @@ class ForeignDatabase:
         """
         if table not in self.columns:
             return
+        scan, complete = self._scan(table, self._select(table, columns)), False
         try:
-            complete = yield from self._watched(self._scan(table, self._select(table, columns)))
+            while True:
+                self._last_row = time.monotonic()  # the time for the next row begins
+                yield next(scan)
+        except StopIteration as end:
+            complete = end.value
         except apsw.InterruptError:
-            complete = False
+            pass
         if not complete:
             self._note(table)
 
@@ -125,10 +130,6 @@ class ForeignDatabase:
                     yield self._decode(row)
         except (*UNREADABLE, apsw.SQLError, apsw.InterruptError):
             self._note(table)
-
-    def close(self) -> None:
-        """Close the snapshot; its files are removed with their folder."""
-        self._sql.close()
 
     def _scan(self, table: str, columns: str) -> Generator[Row, None, bool]:
         name, key, rowid = _name(table), self._keys[table], self._rowid(table)
@@ -218,16 +219,6 @@ class ForeignDatabase:
             for value, is_text in zip(row[::2], row[1::2], strict=True)
         )
 
-    def _watched(self, scan: Generator[Row, None, bool]) -> Generator[Row, None, bool]:
-        """The rows of a scan, each of which starts the time for the next one."""
-        while True:
-            self._last_row = time.monotonic()
-            try:
-                row = next(scan)
-            except StopIteration as end:
-                return bool(end.value)
-            yield row
-
     def _overdue(self) -> bool:
         return time.monotonic() - self._last_row > self._seconds
 
@@ -254,18 +245,16 @@ def _hardened(name: str, mode: int) -> apsw.Connection:
     return sql
 
 
-def snapshot(path: Path, folder: Path) -> Path:
-    """A copy of a file in `folder` as of one moment, complete in itself; raises Unreadable."""
-    copy = folder / f"snapshot-{len(list(folder.iterdir()))}.db"
+def snapshot(path: Path, copy: Path) -> None:
+    """Copy a file as of one moment; the copy is complete in itself. Raises Unreadable."""
     if _can_be_locked(path):
         with contextlib.suppress(apsw.Error):
             _back_up(path, copy)
-            return copy
+            return
     copy_stable(
         [(_with(path, suffix), _with(copy, suffix)) for suffix in ("", "-wal", "-journal")], path
     )
     _complete(copy)
-    return copy
 
 
 def _can_be_locked(path: Path) -> bool:

@@ -134,12 +134,6 @@ class UnreadPart(Record):
     what: str
 
 
-class Expected(Record):
-    """How many more items will come, for the display of progress; an importer may omit it."""
-
-    items: int
-
-
 Item = (
     ImportedDocument
     | ImportedMemory
@@ -149,7 +143,6 @@ Item = (
     | LeftOut
     | NotKept
     | UnreadPart
-    | Expected
 )
 
 

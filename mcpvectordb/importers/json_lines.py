@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.importers import fields, json_array, lines, own_export
+from mcpvectordb.importers import fields, json_files, own_export
 from mcpvectordb.importers.fields import Row
 from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
@@ -16,7 +16,7 @@ def recognises(source: ImportSource) -> bool:
     """Whether the first line, or the first element of the array, has a text or an embedding."""
     if source.is_folder:
         return False
-    head = lines.head(source.path).lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = json_files.head(source.path).lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"{"):
         first = json_value(head.partition(b"\n")[0])
         return isinstance(first, dict) and fields.has_known_fields(first)
@@ -27,7 +27,7 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """An item for each object; our own export is read as what it is."""
     if own_export.recognises(source):
         return own_export.read(source, options)
-    head = lines.head(source.path).lstrip(b"\xef\xbb\xbf \t\r\n")
+    head = json_files.head(source.path).lstrip(b"\xef\xbb\xbf \t\r\n")
     rows = _array(source) if head.startswith(b"[") else _lines(source)
     return fields.items(rows, options, source.path.name.partition(".")[0])
 
@@ -40,7 +40,7 @@ def _first(source: ImportSource) -> Iterator[Row]:
 
 
 def _lines(source: ImportSource) -> Iterator[Row | UnreadPart]:
-    for number, value, error in lines.json_lines(source.path):
+    for number, value, error in json_files.json_lines(source.path):
         if isinstance(value, dict):
             yield value
         else:
@@ -49,8 +49,8 @@ def _lines(source: ImportSource) -> Iterator[Row | UnreadPart]:
 
 def _array(source: ImportSource) -> Iterator[Row | UnreadPart]:
     try:
-        with lines.opened(source.path) as file:
-            for element in json_array.elements(file):
+        with json_files.opened(source.path) as file:
+            for element in json_files.elements(file):
                 if isinstance(element, dict):
                     yield element
                 else:

@@ -8,13 +8,11 @@ logged stays in the table responses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
-    Expected,
     ImportedDocument,
     ImportedMemory,
     ImportedVector,
@@ -36,29 +34,25 @@ _LEFT = {
 
 def recognises(source: ImportSource) -> bool:
     """Whether it has the tables of embeddings.db or of logs.db."""
-    return source.database is not None and (
-        _has_embeddings(source.database)
-        or source.database.has("responses", "prompt", "response", "conversation_id")
-        or source.database.has("turns", "thread_id", "tip_message_hash")
+    return (
+        _has_embeddings(source)
+        or source.has(responses="prompt response conversation_id")
+        or source.has(turns="thread_id tip_message_hash")
     )
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """Documents and vectors of collections, or memories of logged conversations."""
-    database = source.sqlite(recognises(source), "a database of llm")
-    tables = [each for each in ("embeddings", "turns", "responses") if each in database.columns]
-    yield Expected(items=sum(map(database.count, tables)))
-    if _has_embeddings(database):
+    database = source.sqlite()
+    if _has_embeddings(source):
         yield from _embeddings(database, options)
     turns = {str(id) for (id,) in database.rows("turns", "id")}
     yield from _turns(database)
     yield from _responses(database, turns)
 
 
-def _has_embeddings(database: ForeignDatabase) -> bool:
-    return database.has("collections", "id", "name", "model") and database.has(
-        "embeddings", "collection_id", "id", "embedding", "content"
-    )
+def _has_embeddings(source: ImportSource) -> bool:
+    return source.has(collections="id name model", embeddings="collection_id id embedding content")
 
 
 def _embeddings(database: ForeignDatabase, options: ImportOptions) -> Iterator[Item]:
@@ -141,15 +135,12 @@ def _parts(database: ForeignDatabase, message: str) -> tuple[str, list[Image], l
     parts = database.lookup(
         "parts", ("position", "type", "text", "payload"), "message_hash", [message]
     )
-    for _, kind, text, payload in sorted(parts, key=lambda row: _number(row[0])):
+    for _, kind, text, payload in sorted(parts, key=lambda row: values.integer(row[0])):
         more = values.json_value(payload)
-        more = more if isinstance(more, Mapping) else {}
         if kind == "text":
             texts.append(text if isinstance(text, str) else _with_fragments(database, more))
         elif kind == "attachment":
-            attachment = more.get("attachment")
-            id = attachment.get("id") if isinstance(attachment, Mapping) else None
-            found = _image(database, id)
+            found = _image(database, values.item(values.item(more, "attachment"), "id"))
             images += [found] if found else []
             left += [] if found else ["an attachment that is no image of the database"]
         else:
@@ -157,18 +148,15 @@ def _parts(database: ForeignDatabase, message: str) -> tuple[str, list[Image], l
     return "\n".join(texts), images, left
 
 
-def _with_fragments(database: ForeignDatabase, payload: Mapping[str, Any]) -> str:
+def _with_fragments(database: ForeignDatabase, payload: object) -> str:
     """The text of a part that refers to fragments."""
-    pieces = payload.get("text_ref")
-    texts = []
-    for piece in pieces if isinstance(pieces, list) else ():
-        if isinstance(piece, Mapping):
-            texts.append(
-                _fragment(database, piece["fragment"])
-                if isinstance(piece.get("fragment"), int)
-                else str(piece.get("literal", ""))
-            )
-    return "".join(texts)
+    return "".join(
+        _fragment(database, piece["fragment"])
+        if isinstance(piece.get("fragment"), int)
+        else str(piece.get("literal", ""))
+        for piece in values.listed(values.item(payload, "text_ref"))
+        if isinstance(piece, Mapping)
+    )
 
 
 def _fragment(database: ForeignDatabase, id: int) -> str:
@@ -178,9 +166,8 @@ def _fragment(database: ForeignDatabase, id: int) -> str:
 
 def _image(database: ForeignDatabase, id: object) -> Image | None:
     """The attachment with this id, if it is an image whose bytes are in the database."""
-    if not isinstance(id, str) or "attachments" not in database.columns:
-        return None
-    for kind, content in database.lookup("attachments", ("type", "content"), "id", [id]):
+    ids = [id] if isinstance(id, str) else []
+    for kind, content in database.lookup("attachments", ("type", "content"), "id", ids):
         if isinstance(content, bytes) and content and str(kind).startswith("image/"):
             return Image(data=content, mime_type=str(kind))
     return None
@@ -197,7 +184,10 @@ def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
             continue
         said = _said(names.get(str(conversation), ""), model, "user")
         thread, time = f"llm-{conversation or id}", values.time(moment)
-        fragments = _prompt_fragments(database, id)
+        ids = _of_response(database, "prompt_fragments", "fragment_id", id)
+        fragments = [_fragment(database, each) for each in ids if isinstance(each, int)]
+        attached = _of_response(database, "prompt_attachments", "attachment_id", id)
+        images = [_image(database, each) for each in attached]
         question = "\n".join([*fragments, prompt if isinstance(prompt, str) else ""])
         if question.strip():
             yield ImportedMemory(
@@ -206,7 +196,7 @@ def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
                 source="user",
                 text=question,
                 metadata=said | ({"system": system} if system else {}),
-                images=list(_prompt_images(database, id)),
+                images=[each for each in images if each],
                 created_at=time,
             )
         if isinstance(answer, str) and answer.strip():
@@ -220,29 +210,14 @@ def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
             )
 
 
-def _prompt_fragments(database: ForeignDatabase, response: str) -> list[str]:
-    if not database.has("prompt_fragments", "response_id", "fragment_id"):
+def _of_response(database: ForeignDatabase, table: str, column: str, response: object) -> list[Any]:
+    """What a table has for a response, in its order."""
+    if not database.has(table, "response_id", column):
         return []
-    rows = database.lookup(
-        "prompt_fragments", ("order", "fragment_id"), "response_id", [str(response)]
-    )
-    ids = [id for _, id in sorted(rows, key=lambda row: _number(row[0]))]
-    return [_fragment(database, id) for id in ids if isinstance(id, int)]
-
-
-def _prompt_images(database: ForeignDatabase, response: str) -> Iterator[Image]:
-    if not database.has("prompt_attachments", "response_id", "attachment_id"):
-        return
-    rows = database.lookup("prompt_attachments", ("attachment_id",), "response_id", [str(response)])
-    for id in chain.from_iterable(rows):
-        if found := _image(database, id):
-            yield found
+    rows = database.lookup(table, ("order", column), "response_id", [str(response)])
+    return [id for _, id in sorted(rows, key=lambda row: values.integer(row[0]))]
 
 
 def _said(name: str, model: object, role: str) -> dict[str, Any]:
     said = {"conversation": name, "model": values.storable(model), "role": role}
     return {key: value for key, value in said.items() if value}
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mcpvectordb.importers import values
-from mcpvectordb.importers.items import (
-    Expected,
-    ImportedMemory,
-    ImportOptions,
-    Item,
-    LeftOut,
-    NotKept,
-)
+from mcpvectordb.importers.items import ImportedMemory, ImportOptions, Item, LeftOut, NotKept
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 
@@ -23,16 +16,13 @@ _FIELDS = ("id", "content_hash", "content", "tags", "memory_type", "metadata", "
 
 def recognises(source: ImportSource) -> bool:
     """Whether it has the table of memories."""
-    return source.database is not None and source.database.has(
-        "memories", "content_hash", "content", "tags", "memory_type", "created_at"
-    )
+    return source.has(memories="content_hash content tags memory_type created_at")
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """A memory for each memory that is not deleted."""
-    database = source.sqlite(recognises(source), "a database of mcp-memory-service")
-    yield Expected(items=database.count("memories"))
-    if relations := database.count("memory_graph") if "memory_graph" in database.columns else 0:
+    database = source.sqlite()
+    if relations := database.count("memory_graph"):
         yield NotKept(what="a relation between two memories", count=relations)
     vectors = Vec0Vectors(database, "memory_embeddings")
     for (
@@ -45,7 +35,8 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
             yield LeftOut(id=str(hash), reason="it has no text")
             continue
         embedding = vectors.get(rowid) if isinstance(rowid, int) else None
-        said = {"memory_type": kind, "superseded_by": superseded, "store": _named(store)}
+        named = None if store == "default" else store
+        said = {"memory_type": kind, "superseded_by": superseded, "store": named}
         yield ImportedMemory(
             id=str(hash),
             thread=THREAD,
@@ -67,7 +58,3 @@ def _tags(value: object) -> Sequence[str]:
         return ()
     listed = values.json_value(value) if value.startswith("[") else None
     return [str(tag) for tag in listed] if isinstance(listed, list) else value.split(",")
-
-
-def _named(store: object) -> object:
-    return None if store == "default" else store

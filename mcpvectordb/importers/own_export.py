@@ -10,8 +10,8 @@ from typing import Any
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.export.jsonl import FORMAT
-from mcpvectordb.importers import lines
-from mcpvectordb.importers.items import Expected, ImportOptions, Item, OwnRecord, UnreadPart
+from mcpvectordb.importers import json_files as lines
+from mcpvectordb.importers.items import ImportOptions, Item, OwnRecord, UnreadPart
 from mcpvectordb.importers.source import ImportSource
 from mcpvectordb.importers.values import json_value
 
@@ -41,8 +41,6 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
             f"{source.path} was exported by a newer mcpvectordb (format {first['mcpvectordb']}, "
             f"known is {FORMAT}): upgrade this one"
         )
-    expected = first.get("items")
-    yield Expected(items=expected if type(expected) is int and expected > 0 else 0)
     yield OwnRecord(kind="header", fields=first)
     items, end = 0, None
     for number, value, error in lines.json_lines(source.path):

@@ -11,9 +11,9 @@ from typing import Any
 
 from mcpvectordb.errors import ParseFailed, TooLarge
 from mcpvectordb.export.parquet import modules
-from mcpvectordb.importers import fields, lines
+from mcpvectordb.importers import fields, json_files
 from mcpvectordb.importers.fields import Row
-from mcpvectordb.importers.items import Expected, ImportOptions, Item, UnreadPart
+from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart
 from mcpvectordb.importers.source import ImportSource
 
 ROWS = 256  # that are read at once
@@ -35,7 +35,6 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         raise ParseFailed(f"{source.path.name} is no sound Parquet: {error}"[:300]) from None
     with file:
         _check_size(file, source)
-        yield Expected(items=int(file.metadata.num_rows))
         yield from fields.items(_rows(file, arrow), options, source.path.stem)
 
 
@@ -58,7 +57,7 @@ def _check_size(file: Any, source: ImportSource) -> None:
     """Refuse a file that says to have many times more than its bytes could hold."""
     size, said = source.path.stat().st_size, file.metadata
     unpacked = sum(said.row_group(n).total_byte_size for n in range(said.num_row_groups))
-    if said.num_rows > SMALL_ROWS + ROWS_PER_BYTE * size or unpacked > lines.most_unpacked(
+    if said.num_rows > SMALL_ROWS + ROWS_PER_BYTE * size or unpacked > json_files.most_unpacked(
         source.path
     ):
         raise TooLarge(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
 from mcpvectordb.importers.items import (
-    Expected,
     FollowedFolder,
     ImportedDocument,
     ImportOptions,
@@ -27,41 +26,32 @@ from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 LONGEST_YAML = 100_000  # bytes: the parser takes seconds for more
 
 
-class CollectionSettings(NamedTuple):
-    """A collection; `contexts` are descriptions by their path in it."""
-
-    name: str
-    path: str
-    pattern: str
-    ignore: tuple[str, ...]
-    contexts: Mapping[str, str]
-    update_command: str
-
-
 def recognises(source: ImportSource) -> bool:
     """Whether it has qmd's tables."""
-    return (
-        source.database is not None
-        and source.database.has("content", "hash", "doc")
-        and source.database.has("documents", "collection", "path", "hash", "active")
-    )
+    return source.has(content="hash doc", documents="collection path hash active")
 
 
 def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     """The collections, then the documents, whose sources are the paths of their files."""
-    database = source.sqlite(recognises(source), "the index of qmd")
-    collections = {each.name: each for each in _collections(source.path, database)}
-    yield Expected(items=database.count("documents") + len(collections))
-    for each in collections.values():
+    database = source.sqlite()
+    roots: dict[str, str] = {}
+    for name, settings in _collections(source, database):
+        followed = _followed(name, settings)
+        roots[name] = followed.root
         if not options.library:
-            yield _followed(each)
-        if each.update_command:
+            yield followed
+        if settings.get("update"):
             yield NotKept(what="the update command of a collection")
     vectors = Vec0Vectors(database, "vectors_vec")
     for collection, path, hash, modified, active in database.rows(
         "documents", "collection", "path", "hash", "modified_at", "active"
     ):
-        place = _place(collections.get(str(collection)), str(collection), str(path))
+        root = roots.get(str(collection))
+        place = (
+            str(Path(root, *PurePosixPath(str(path)).parts))
+            if root
+            else f"qmd://{collection}/{path}"
+        )
         if not active:
             yield LeftOut(id=place, reason="its file was deleted, as qmd noticed")
             continue
@@ -80,32 +70,17 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
         )
 
 
-def _place(collection: CollectionSettings | None, name: str, path: str) -> str:
-    """The path of a document's file, if its collection is known, or its address in qmd."""
-    if collection is None or not collection.path:
-        return f"qmd://{name}/{path}"
-    return str(Path(collection.path, *PurePosixPath(path).parts))
-
-
-def _followed(collection: CollectionSettings) -> FollowedFolder:
-    return FollowedFolder(
-        library=collection.name,
-        root=collection.path,
-        pattern=collection.pattern,
-        ignore=collection.ignore,
-        descriptions=collection.contexts,
-    )
-
-
-def _collections(path: Path, database: ForeignDatabase) -> Iterator[CollectionSettings]:
-    rows = list(
-        database.rows(
-            "store_collections", "name", "path", "pattern", "ignore_patterns", "context",
-            "update_command",
-        )
-    )  # fmt: skip
-    for name, folder, pattern, ignore, context, command in rows:
-        yield _collection(
+def _collections(
+    source: ImportSource, database: ForeignDatabase
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The name and the settings of each collection, as they are in the YAML file."""
+    found = False
+    for name, folder, pattern, ignore, context, command in database.rows(
+        "store_collections", "name", "path", "pattern", "ignore_patterns", "context",
+        "update_command",
+    ):  # fmt: skip
+        found = True
+        yield (
             str(name),
             {
                 "path": folder,
@@ -115,38 +90,18 @@ def _collections(path: Path, database: ForeignDatabase) -> Iterator[CollectionSe
                 "update": command,
             },
         )
-    if not rows:
-        for name, settings in _configured(path).items():
+    if not found:
+        for name, settings in _configured(source).items():
             if isinstance(settings, Mapping):
-                yield _collection(str(name), settings)
+                yield str(name), settings
 
 
-def _collection(name: str, settings: Mapping[str, Any]) -> CollectionSettings:
-    ignore, contexts = settings.get("ignore"), settings.get("context")
-    return CollectionSettings(
-        name=name,
-        path=_text(settings.get("path")),
-        pattern=_text(settings.get("pattern")) or "**/*.md",
-        ignore=tuple(filter(None, map(_text, ignore))) if isinstance(ignore, list) else (),
-        contexts={_text(key).strip("/"): _text(text) for key, text in contexts.items()}
-        if isinstance(contexts, Mapping)
-        else {},
-        update_command=_text(settings.get("update")),
-    )
-
-
-def settings_files(path: Path) -> list[Path]:
-    """Where the YAML file that belongs to an index may be."""
-    name = f"{path.stem}.yml"
-    home = list(path.parents)[2:3]
-    return [path.with_name(name), *(each / ".config" / "qmd" / name for each in home)]
-
-
-def _configured(path: Path) -> Mapping[str, Any]:
+def _configured(source: ImportSource) -> Mapping[str, Any]:
     """The collections of the YAML file that belongs to an index; empty if there is none."""
     import yaml
 
-    for file in settings_files(path):
+    for folder in (source.beside, source.beside / ".config" / "qmd"):
+        file = folder / f"{source.path.stem}.yml"
         if file.is_file() and file.stat().st_size <= LONGEST_YAML:
             try:
                 found = yaml.safe_load(file.read_text("utf-8"))
@@ -156,6 +111,19 @@ def _configured(path: Path) -> Mapping[str, Any]:
                 collections: Mapping[str, Any] = found["collections"]
                 return collections
     return {}
+
+
+def _followed(name: str, settings: Mapping[str, Any]) -> FollowedFolder:
+    ignore, contexts = settings.get("ignore"), settings.get("context")
+    return FollowedFolder(
+        library=name,
+        root=_text(settings.get("path")),
+        pattern=_text(settings.get("pattern")) or "**/*.md",
+        ignore=tuple(filter(None, map(_text, ignore))) if isinstance(ignore, list) else (),
+        descriptions={_text(key).strip("/"): _text(text) for key, text in contexts.items()}
+        if isinstance(contexts, Mapping)
+        else {},
+    )
 
 
 def _embeddings(

@@ -3,7 +3,7 @@
 The process recognises the kind of the source and reads it; what comes out are items, as JSON and
 bytes, which are checked on arrival. It is started like that of `ingest.process` and confined alike
 (`ingest.sandbox`): no network, no writes, and nothing to read but Python, the source, and the
-folder with the copies that were made of it. It makes no copy itself: it asks for it.
+folder with the copies that were made of it.
 
 What it may use is limited: memory (RLIMIT_AS), twice `Config.parse_memory`, because one record may
 be a document with all of its embeddings; time without an item; and what all items together have, in
@@ -18,9 +18,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -33,25 +34,13 @@ from mcpvectordb.errors import (
     MCPVectorDBError,
     ParseFailed,
     TooLarge,
-    Unreadable,
     Unwritable,
 )
-from mcpvectordb.importers import qmd
-from mcpvectordb.importers.chroma_hnsw import FILES
 from mcpvectordb.importers.foreign_database import data_bytes
-from mcpvectordb.importers.items import (
-    FollowedFolder,
-    ImportedDocument,
-    ImportedMemory,
-    ImportedVector,
-    ImportOptions,
-    Item,
-    LeftOut,
-    OwnRecord,
-    UnreadPart,
-)
-from mcpvectordb.importers.source import Copies, ImportSource
-from mcpvectordb.ingest import process, sandbox
+from mcpvectordb.importers.items import FollowedFolder, ImportOptions, Item, LeftOut, UnreadPart
+from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.ingest import process as foreign
+from mcpvectordb.ingest import sandbox
 from mcpvectordb.memories.memory import Image
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.text import json_text
@@ -73,24 +62,19 @@ _IS_ITEM = b'{"item": '
 _ITEMS: dict[str, type[Item]] = {each.__name__: each for each in get_args(Item)}
 _REFUSALS: list[type[MCPVectorDBError]] = [InvalidInput, Damaged, *IngestError.__subclasses__()]
 _ERRORS = {each.code: each for each in _REFUSALS}
-_TYPES: dict[str, type] = {
-    **dict.fromkeys(("metadata", "fields", "descriptions"), dict),
-    **dict.fromkeys(("tags", "ignore", "images"), list),
-    **dict.fromkeys(("count", "items"), int),
-    "confirmed": bool,
-}
 
 
 class ReadSource:
     """The kind of a source and its items, all of which were read; raises MCPVectorDBError.
 
-    `silent_seconds` is how long the process may take for one item.
+    `items` is how many are counted by the report, as the process says. `silent_seconds` is how long
+    it may take for one item.
     """
 
     def __init__(
         self,
         source: ImportSource,
-        copies: Copies,
+        scratch: Path,
         kind: str | None,
         options: ImportOptions,
         config: Config,
@@ -98,30 +82,104 @@ class ReadSource:
         *,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        self._file = copies.folder / "items"
-        self._named = os.path.realpath(source.path)
-        process = _ReadingProcess(source, copies, config, silent_seconds)
+        self._source, self._silent, self._progress = source, silent_seconds, progress
+        self._memory, self._ratio = 2 * config.parse_memory, config.parse_output_ratio
+        self._most = min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * _size(source.path))
+        self._file, self.kind, self.total = scratch / "items", "", 0
+        for each in [importers.named(kind)] if kind else importers.KINDS:
+            inside = source.inside(each.file) or source
+            expected = bool(kind) or inside.path.name == each.file
+            inside.copy([pattern for pattern in each.beside if expected or "*" not in pattern])
+        request = {
+            "path": str(source.path),
+            "readable": [str(scratch), *_readable(source)],
+            "copies": str(scratch),
+            "kind": kind,
+            "options": vars(options),
+        }
+        process = _ReadingProcess(self._memory, config.parse_sandbox)
         try:
             with self._file.open("xb") as file:
-                self.kind = process.read(kind, options, file, progress)
+                self._read(process, request, file)
         finally:
             process.end()
 
     def items(self) -> Iterator[Item]:
         """The items in the order in which they came."""
+        named = os.path.realpath(self._source.path)
         with self._file.open("rb") as file:
             while True:
                 try:
-                    head, body = _receive(file)
+                    item = checked_folder(unpack(*_receive(file)), named)
                 except EOFError:
                     return
-                try:
-                    item = checked_folder(unpack(head, body), self._named)
                 except (ValueError, TypeError, LookupError) as error:
                     raise ParseFailed(
-                        f"{self._named} cannot be read: its reader gave an invalid item ({error})"
+                        f"{named} cannot be read: its reader gave an invalid item ({error})"
                     ) from None
                 yield item
+
+    def _read(self, process: _ReadingProcess, request: dict[str, Any], file: IO[bytes]) -> None:
+        """Write all items to a file as they come, within the limits."""
+        rest, count = self._most, 0
+        expired = threading.Event()
+        try:
+            foreign.send(process.requests, json.dumps(request).encode())
+            while True:
+                begun = time.monotonic()
+                with process.killed_after(self._silent) as expired:
+                    while time.monotonic() - begun < self._silent / 10:
+                        head, body = _receive(process.replies)
+                        if not head.startswith(_IS_ITEM):
+                            if self._ended(foreign.loaded(head)):
+                                return
+                            continue
+                        rest -= len(head) + len(body) + ITEM_BYTES
+                        if rest < 0:
+                            raise self._too_much()
+                        self._keep(file, head, body)
+                        count += 1
+                        if self._progress and count % REPORT_EVERY == 0:
+                            self._progress(Progress(step="read", done=count, total=None))
+        except MCPVectorDBError:
+            raise
+        except (OSError, EOFError):
+            reason = (
+                f"nothing came of it for {self._silent:g} seconds"
+                if expired.is_set()
+                else process.why_it_ended()
+            )
+            reason = f"{reason}; nothing was imported"
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            reason = f"its reader gave an invalid answer ({error})"
+        raise ParseFailed(f"{self._source.path} cannot be read: {reason}")
+
+    def _ended(self, said: dict[str, Any]) -> bool:
+        """Note what the process says; whether that was the end."""
+        match said:
+            case {"error": str(code), "message": message}:
+                raise _ERRORS.get(code, ParseFailed)(str(message)[:2_000])
+            case {"kind": str(name)}:
+                self.kind = importers.named(name).name
+            case {"end": int(total)} if self.kind:
+                self.total = total
+                return True
+            case _:
+                raise ValueError("neither an item nor an answer")
+        return False
+
+    def _too_much(self) -> TooLarge:
+        return TooLarge(
+            f"{self._source.path} has items of more than {self._most:,} bytes, "
+            f"{self._ratio} times its size; nothing was imported "
+            f"{how_to_allow('parse_output_ratio')}"
+        )
+
+    def _keep(self, file: IO[bytes], head: bytes, body: bytes) -> None:
+        try:
+            foreign.send(file, head, body)
+        except OSError as error:
+            raise Unwritable(f"what {self._source.path} has cannot be kept: {error}") from None
 
 
 def checked_folder(item: Item, named: str) -> Item:
@@ -131,127 +189,20 @@ def checked_folder(item: Item, named: str) -> Item:
     return item
 
 
-class _ReadingProcess(process.ForeignProcess):
+class _ReadingProcess(foreign.ForeignProcess):
     """One process that reads one source."""
 
-    def __init__(
-        self, source: ImportSource, copies: Copies, config: Config, silent_seconds: float
-    ) -> None:
-        self._source, self._copies, self._silent = source, copies, silent_seconds
-        self._kind = ""
-        self._memory = 2 * config.parse_memory
-        self._ratio = config.parse_output_ratio
-        arguments = (self._memory, int(config.parse_sandbox))
-        command = (sys.executable, "-P", "-c", _START, *map(str, arguments))
-        super().__init__(partial(process.spawned, command))
+    def __init__(self, memory: int, confined: bool) -> None:
+        self._memory = memory
+        command = (sys.executable, "-P", "-c", _START, str(memory), str(int(confined)))
+        super().__init__(partial(foreign.spawned, command))
+        self.requests, self.replies = self.process.stdin, self.process.stdout
         self.wait_for_start()
 
-    def read(
-        self,
-        kind: str | None,
-        options: ImportOptions,
-        file: IO[bytes],
-        progress: ProgressCallback | None,
-    ) -> str:
-        """Write all items to a file as they come; the kind of the source."""
-        request = {
-            "path": str(self._source.path),
-            "readable": [str(self._copies.folder), *_readable(self._source)],
-            "folder": str(self._copies.folder),
-            "kind": kind,
-            "options": vars(options),
-        }
-        rest, count = self._most_output(), 0
-        expired = threading.Event()
-        try:
-            process.send(self.process.stdin, json.dumps(request).encode())
-            while True:
-                begun = time.monotonic()
-                with self.killed_after(self._silent) as expired:
-                    while time.monotonic() - begun < self._silent / 10:
-                        head, body = _receive(self.process.stdout)
-                        if not head.startswith(_IS_ITEM):
-                            if self._answered(process.loaded(head)):
-                                return self._kind
-                            continue
-                        rest -= len(head) + len(body) + ITEM_BYTES
-                        if rest < 0:
-                            raise self._too_much()
-                        self._keep(file, head, body)
-                        count += 1
-                        if progress and count % REPORT_EVERY == 0:
-                            progress(Progress(step="read", done=count, total=None))
-        except (OSError, EOFError) as error:
-            if isinstance(error, MCPVectorDBError):
-                raise
-            reason = self._why_it_ended(expired.is_set())
-            raise ParseFailed(
-                f"{self._source.path} cannot be read: {reason}; nothing was imported"
-            ) from None
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
-            if isinstance(error, MCPVectorDBError):
-                raise
-            raise ParseFailed(
-                f"{self._source.path} cannot be read: its reader gave an invalid answer ({error})"
-            ) from None
-
-    def _answered(self, said: dict[str, Any]) -> bool:
-        """Do what the process asks for or tells; whether that was the end."""
-        match said:
-            case {"error": str(code), "message": message}:
-                raise _ERRORS.get(code, ParseFailed)(str(message)[:2_000])
-            case {"kind": str(name)}:
-                self._kind = importers.named(name).name
-            case {"copy": list(asked)}:
-                process.send(self.process.stdin, self._copy(asked))
-            case {"end": True} if self._kind:
-                return True
-            case _:
-                raise ValueError("neither an item nor an answer")
-        return False
-
-    def _most_output(self) -> int:
-        return min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * _size(self._source.path))
-
-    def _too_much(self) -> TooLarge:
-        return TooLarge(
-            f"{self._source.path} has items of more than {self._most_output():,} bytes, "
-            f"{self._ratio} times its size; nothing was imported "
-            f"{how_to_allow('parse_output_ratio')}"
-        )
-
-    def _copy(self, asked: Sequence[Any]) -> bytes:
-        """Make a copy that the process asks for, of the source and nothing else; its path."""
-        name, folder = map(str, asked)
-        inside = (
-            self._source.inside(name) if name in {each.file for each in importers.KINDS} else None
-        )
-        if inside is None:
-            raise ValueError("a copy of something else")
-        if not all(each.isalnum() or each == "-" for each in folder):
-            raise ValueError("a copy of something else")
-        try:
-            return os.fsencode(
-                self._copies.beside(inside.path, folder, FILES)
-                if folder
-                else self._copies.snapshot(inside.path)
-            )
-        except OSError as error:
-            if isinstance(error, MCPVectorDBError):
-                raise
-            raise Unreadable(f"{inside.path} cannot be copied: {error}") from None
-
-    def _keep(self, file: IO[bytes], head: bytes, body: bytes) -> None:
-        try:
-            process.send(file, head, body)
-        except OSError as error:
-            raise Unwritable(f"what {self._source.path} has cannot be kept: {error}") from None
-
-    def _why_it_ended(self, expired: bool) -> str:
-        if expired:
-            return f"nothing came of it for {self._silent:g} seconds"
+    def why_it_ended(self) -> str:
+        """What the status of the process and its last words say."""
         status, printed = self.exit_status(5), self.printed.quoted()
-        if status == process.OUT_OF_MEMORY or process.is_out_of_memory(printed):
+        if status == foreign.OUT_OF_MEMORY or foreign.is_out_of_memory(printed):
             return (
                 f"it needs more than {self._memory:,} bytes of memory to read, twice "
                 f"parse_memory {how_to_allow('parse_memory')}"
@@ -260,13 +211,10 @@ class _ReadingProcess(process.ForeignProcess):
 
 
 def _readable(source: ImportSource) -> Iterator[str]:
-    """What the process may read: the source, what it links to, and the settings of qmd."""
+    """What the process may read: the source, and what is linked to in it."""
     yield str(source.path)
     if source.is_folder:
         yield from map(str, _entries(source.path, links=True))
-    for path in (source.inside("index.sqlite"), source):
-        if path is not None and not path.is_folder:
-            yield from map(str, qmd.settings_files(path.path))
 
 
 def _entries(folder: Path, *, links: bool, levels: int = LEVELS) -> Iterator[Path]:
@@ -289,32 +237,47 @@ def _size(path: Path) -> int:
 # --- both ends of the pipe
 
 
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("metadata", "fields", "descriptions", "embeddings"), dict),
+    **dict.fromkeys(("tags", "ignore", "images"), list),
+    "values": bytes,
+    "count": int,
+    "confirmed": bool,
+}
+"""The type of each field of items that is no text."""
+
+
 def pack(item: Item) -> tuple[bytes, bytes]:
-    """An item as JSON without what is large in it, and that as bytes."""
-    fields, parts = dict(vars(item)), list[bytes]()
-    match item:
-        case ImportedDocument() | ImportedMemory():
-            text = item.text.encode("utf-8", "surrogatepass")
-            parts.append(text)
-            for passage, values in item.embeddings.items():
-                key = passage.encode("utf-8", "surrogatepass")
-                parts += [b"" if key == text else key, values]
-            fields["embeddings"] = len(item.embeddings)
-            del fields["text"]
-        case ImportedVector():
-            parts.append(fields.pop("values"))
-        case OwnRecord():
-            parts.append(json.dumps(fields.pop("fields")).encode())
-            del fields["text"]
-        case LeftOut() | UnreadPart():
-            fields = {name: value[:LONGEST_SAID] for name, value in fields.items()}
-    if isinstance(item, ImportedMemory):
-        parts += [each.data for each in item.images]
-        fields["images"] = [[each.mime_type, each.metadata] for each in item.images]
-    fields = {"item": type(item).__name__, "sizes": list(map(len, parts)), **fields}
-    head = json.dumps(fields, default=_plain).encode()
+    """An item as JSON with the sizes of what is large in it, and that as bytes."""
+    parts: list[bytes] = []
+
+    def size(part: bytes) -> int:
+        parts.append(part)
+        return len(part)
+
+    fields = dict(vars(item))
+    if isinstance(item, LeftOut | UnreadPart):
+        fields = {name: value[:LONGEST_SAID] for name, value in fields.items()}
+    if "values" in fields:
+        fields["values"] = size(fields["values"])
+    if "fields" in fields:
+        del fields["text"]  # which is one of them
+        fields["fields"] = size(json.dumps(fields["fields"]).encode())
+    if "text" in fields:
+        whole = fields["text"]
+        fields["text"] = size(whole.encode("utf-8", "surrogatepass"))
+    if "embeddings" in fields:
+        fields["embeddings"] = [
+            [size(b"" if text == whole else text.encode("utf-8", "surrogatepass")), size(values)]
+            for text, values in fields["embeddings"].items()
+        ]
+    if "images" in fields:
+        fields["images"] = [
+            [size(each.data), each.mime_type, each.metadata] for each in fields["images"]
+        ]
+    head = json.dumps({"item": type(item).__name__, **fields}, default=_plain).encode()
     if len(head) > MOST_HEAD or sum(map(len, parts)) > MOST_BODY:
-        return pack(LeftOut(id=getattr(item, "id", ""), reason="it is larger than an item may be"))
+        return pack(LeftOut(id=fields.get("id", ""), reason="it is larger than an item may be"))
     return head, b"".join(parts)
 
 
@@ -324,52 +287,44 @@ def _plain(value: Any) -> Any:
 
 def unpack(head: bytes, body: bytes) -> Item:
     """The item that was packed; ValueError, TypeError or LookupError if it is none."""
-    fields = json_text.loads(head)
-    kind, sizes = _ITEMS[fields.pop("item")], fields.pop("sizes")
-    if any(type(each) is not int or each < 0 for each in sizes) or sum(sizes) != len(body):
-        raise ValueError("the sizes of its parts are wrong")
-    parts, at = list[bytes](), 0
-    for size in sizes:
-        parts.append(body[at : at + size])
+    at = 0
+
+    def part(size: object) -> bytes:
+        nonlocal at
+        if type(size) is not int or not 0 <= size <= len(body) - at:
+            raise ValueError("the sizes of its parts are wrong")
         at += size
-    parts.reverse()
-    rest = parts.pop
-    if kind is ImportedDocument or kind is ImportedMemory:
-        text = rest().decode("utf-8", "surrogatepass")
-        fields["text"] = text
-        embeddings = {}
-        for _ in range(_number(fields.pop("embeddings"), len(parts))):
-            passage = rest().decode("utf-8", "surrogatepass")
-            embeddings[passage or text] = rest()
-        fields["embeddings"] = embeddings
-    elif kind is ImportedVector:
-        fields["values"] = rest()
-    elif kind is OwnRecord:
-        fields["fields"] = json_text.loads(rest())
-        if not isinstance(fields["fields"], dict):
-            raise TypeError("its fields are no object")
-        said = fields["fields"].get("text")
-        fields["text"] = said if isinstance(said, str) else ""
-    if kind is ImportedMemory:
+        return body[at - size : at]
+
+    fields: dict[str, Any] = json_text.loads(head)
+    kind = _ITEMS[fields.pop("item")]
+    if "values" in fields:
+        fields["values"] = part(fields["values"])
+    if "fields" in fields:
+        fields["fields"] = record = json_text.loads(part(fields["fields"]))
+        text = record.get("text") if isinstance(record, dict) else ""
+        fields["text"] = text if isinstance(text, str) else ""
+    elif "text" in fields:
+        fields["text"] = part(fields["text"]).decode("utf-8", "surrogatepass")
+    if "embeddings" in fields:
+        fields["embeddings"] = {
+            part(text).decode("utf-8", "surrogatepass") or fields["text"]: part(values)
+            for text, values in fields["embeddings"]
+        }
+    if "images" in fields:
         fields["images"] = [
-            Image(data=rest(), mime_type=_text(mime_type), metadata=said)
-            for mime_type, said in fields["images"]
+            Image(data=part(size), mime_type=_text(mime_type), metadata=said)
+            for size, mime_type, said in fields["images"]
         ]
-    if parts:
+    if at != len(body):
         raise ValueError("it has too many parts")
     for name, value in fields.items():
-        if name not in ("embeddings", "values") and type(value) is not _TYPES.get(name, str):
+        if type(value) is not _TYPES.get(name, str):
             raise TypeError(f"its {name} is of another type")
-        if name in ("tags", "ignore"):
-            any(map(_text, value))
+    for name in ("tags", "ignore"):
+        any(map(_text, fields.get(name, ())))
     item: Item = kind(**fields)
     return item
-
-
-def _number(value: object, most: int) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError("a number is out of range")
-    return value
 
 
 def _text(value: object) -> str:
@@ -379,88 +334,64 @@ def _text(value: object) -> str:
 
 
 def _receive(pipe: IO[bytes] | None) -> tuple[bytes, bytes]:
-    return process.receive(pipe, MOST_HEAD), process.receive(pipe, MOST_BODY)
+    return foreign.receive(pipe, MOST_HEAD), foreign.receive(pipe, MOST_BODY)
 
 
 # --- the process
 
 
-class _AskedCopies(Copies):
-    """Has copies made by the parent of this process, which may write."""
-
-    def __init__(self, folder: Path, root: Path, requests: IO[bytes], replies: IO[bytes]) -> None:
-        super().__init__(folder)
-        self._root, self._requests, self._replies = root, requests, replies
-
-    def snapshot(self, path: Path) -> Path:
-        """A copy of a SQLite database as of one moment."""
-        return self._asked(path, "")
-
-    def beside(self, path: Path, folder: str, files: Sequence[str]) -> Path:
-        """A copy of the files of a folder beside a file, as far as they exist."""
-        return self._asked(path, folder)
-
-    def _asked(self, path: Path, folder: str) -> Path:
-        name = "" if path == self._root else path.name
-        process.send(self._replies, json.dumps({"copy": [name, folder]}).encode(), b"")
-        return Path(os.fsdecode(process.receive(self._requests, MOST_HEAD)))
-
-
 def main(memory: str, confined: str) -> None:
     """Run as the process that reads a source; the arguments come from its command line."""
-    requests, replies = process.private_pipes()
+    requests, replies = foreign.private_pipes()
     sandbox.limit_memory(int(memory))
     sandbox.end_with_parent(os.getppid())
-    process.send(replies, b"{}")
+    foreign.send(replies, b"{}")
     try:
-        request = process.loaded(process.receive(requests, MOST_HEAD))
-        _import_pyarrow(Path(request["path"]))
+        request = foreign.loaded(foreign.receive(requests, MOST_HEAD))
+        _preload(Path(request["path"]))
         if confined == "1":
             sandbox.confine(request["readable"])
-        for head, body in _answers(request, requests, replies):
-            process.send(replies, head, body)
+        for head, body in _answers(request):
+            foreign.send(replies, head, body)
     except EOFError:
         return
     except MemoryError:
-        os._exit(process.OUT_OF_MEMORY)
+        os._exit(foreign.OUT_OF_MEMORY)
 
 
-def _import_pyarrow(path: Path) -> None:
-    """Load what starts threads, and reads more of the system than the process may later."""
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(4) == b"PAR1":
-                from mcpvectordb.export.parquet import modules
+def _preload(path: Path) -> None:
+    """Import what starts threads, and reads more of the system than the process may later."""
+    with suppress(OSError, ImportError), path.open("rb") as file:
+        head = file.read(100)
+        for kind in importers.KINDS:
+            module, beginning = kind.preload
+            if module and head.startswith(beginning):
+                import_module(module)
 
-                with suppress(InvalidInput):
-                    modules()
 
-
-def _answers(
-    request: dict[str, Any], requests: IO[bytes], replies: IO[bytes]
-) -> Iterator[tuple[bytes, bytes]]:
+def _answers(request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
     import apsw
 
-    path = Path(request["path"])
+    path, total = Path(request["path"]), 0
     try:
-        copies = _AskedCopies(Path(request["folder"]), path, requests, replies)
-        source = ImportSource(path, copies)
-        kind = request["kind"]
-        found = importers.named(kind) if kind else importers.detect(source)
-        yield json.dumps({"kind": found.name}).encode(), b""
-        inside = source.inside(found.file) or source
-        for item in importers.reader(found)(inside, ImportOptions(**request["options"])):
+        source = ImportSource(path, Path(request["copies"]))
+        name = request["kind"]
+        kind = importers.named(name) if name else importers.detect(source)
+        yield json.dumps({"kind": kind.name}).encode(), b""
+        inside = source.inside(kind.file) or source
+        for item in kind.read(inside, ImportOptions(**request["options"])):
+            total += hasattr(item, "id") or hasattr(item, "fields")
             yield pack(item)
         if inside.database is not None:
             for what in inside.database.unread:
                 yield pack(UnreadPart(what=what))
-        said: dict[str, Any] = {"end": True}
+        said: dict[str, Any] = {"end": total}
     except (MemoryError, apsw.NoMemError) as error:
         raise MemoryError from error
     except MCPVectorDBError as error:
         said = {"error": error.code, "message": str(error)}
     except Exception as error:  # libraries raise errors of any class
-        if process.is_out_of_memory(error):
+        if foreign.is_out_of_memory(error):
             raise MemoryError from error
         said = {
             "error": ParseFailed.code,

@@ -7,18 +7,12 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from mcpvectordb import importers
-from mcpvectordb.config import Config
 from mcpvectordb.documents.shelf import Documents
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.importers.items import (
-    Expected,
     FollowedFolder,
     Imported,
     ImportedDocument,
@@ -31,72 +25,19 @@ from mcpvectordb.importers.items import (
     OwnRecord,
     UnreadPart,
 )
-from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.reading import ReadSource
-from mcpvectordb.importers.report import ImportReport, Marker, add
+from mcpvectordb.importers.report import ImportReport, add
 from mcpvectordb.importers.restore import Restore
-from mcpvectordb.importers.source import Copies, ImportSource
-from mcpvectordb.importers.write_documents import DocumentImport
-from mcpvectordb.importers.write_memories import MemoryImport
-from mcpvectordb.importers.write_vectors import VectorImport
+from mcpvectordb.importers.source import ImportSource
+from mcpvectordb.importers.write import ImportTarget, ItemImport, Writer
 from mcpvectordb.index import models
-from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.metadata_index import MetadataIndex
-from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
-from mcpvectordb.storage.file import File
-from mcpvectordb.store import OpenStore
-from mcpvectordb.vectors.shelf import Vectors
-
-Writer = Callable[[Sequence[Any]], None]
 
 SCRATCH = ".mcpvectordb-import-"
 DAY = 86_400.0
 BATCH_ITEMS = 256
 BATCH_CHARACTERS = 300_000  # of text and images: bounds the transaction of a batch
-
-
-class ImportTarget(NamedTuple):
-    """The parts of a database that an import writes to; the indexes of documents and memories."""
-
-    store: OpenStore
-    file: File
-    config: Config
-    encoder: Encoder
-    indexes: tuple[ChunkIndex, ChunkIndex]
-    unpublished: UnpublishedDocuments
-    keys: MetadataIndex
-    documents: Documents
-    vectors: Vectors
-
-    def writers(self, report: ImportReport, marker: Marker) -> dict[type, Writer]:
-        """The function that stores a batch of items, by their class."""
-        documents, memories = self.indexes
-        kept = KeptEmbeddings(self.file, self.encoder)
-        document_writer = DocumentWriter(self.store, self.unpublished)
-        memory_writer = MemoryWriter(self.store)
-        return {
-            ImportedDocument: DocumentImport(
-                self.file, self.config, document_writer, documents, kept, marker, report
-            ).write,
-            ImportedMemory: MemoryImport(
-                self.file, self.config, memory_writer, self.keys, memories, kept, marker, report
-            ).write,
-            ImportedVector: VectorImport(self.vectors, marker, report).write,
-            OwnRecord: Restore(
-                self.file,
-                self.config,
-                self.encoder,
-                self.indexes,
-                self.unpublished,
-                self.keys,
-                document_writer,
-                memory_writer,
-                self.vectors,
-                report,
-            ).write,
-        }
 
 
 class ImportRun:
@@ -107,12 +48,13 @@ class ImportRun:
         report: ImportReport,
         writers: dict[type, Writer],
         shelf: Documents,
+        total: int,
         progress: ProgressCallback | None,
     ) -> None:
         self._report, self._writers, self._shelf = report, writers, shelf
-        self._progress = progress
+        self._total, self._progress = total, progress
         self._waiting: list[ImportedDocument | ImportedMemory | ImportedVector | OwnRecord] = []
-        self._characters, self._total = 0, 0
+        self._characters = 0
         self._named: list[FollowedFolder] = []
 
     def take(self, item: Item) -> None:
@@ -124,8 +66,6 @@ class ImportRun:
                 add(self._report.not_kept, item.what, item.count)
             case UnreadPart():
                 self._report.leave_unread(item.what)
-            case Expected():
-                self._total += item.items
             case FollowedFolder():
                 self._follow(item)
             case _:
@@ -228,21 +168,38 @@ def run(
     progress: ProgressCallback | None,
 ) -> Imported:
     """Import a source; see `Database.import_from`."""
-    with scratch_folder(None if target.file.memory else target.file.path) as scratch:
-        copies = Copies(Path(scratch))
-        source = ImportSource(path.expanduser().absolute(), copies)
-        asked = importers.named(kind).name if kind else None
-        read = ReadSource(source, copies, asked, options, target.config, progress)
+    with scratch_folder(None if target.store.file.memory else target.store.file.path) as scratch:
+        source = ImportSource(path.expanduser().absolute(), Path(scratch))
+        read = ReadSource(source, Path(scratch), kind, options, target.store.config, progress)
         inside = source.inside(importers.named(read.kind).file) or source
         report = ImportReport(read.kind, str(path), dry_run=dry_run)
-        marker = Marker(read.kind, os.path.realpath(inside.path))
-        running = ImportRun(report, target.writers(report, marker), target.documents, progress)
+        items = ItemImport(target, report, os.path.realpath(inside.path))
+        writers = {**items.writers(), OwnRecord: restoring(target, report).write}
+        running = ImportRun(report, writers, target.documents, read.total, progress)
         for item in read.items():
             running.take(item)
         running.flush()
         running.sync()
-    embedded = _embed(target.encoder, report, progress) if embed and not dry_run else Embedded()
+    embedded = (
+        _embed(target.store.encoder, report, progress) if embed and not dry_run else Embedded()
+    )
     return report.finished(embedded=embedded, pending=_pending(target))
+
+
+def restoring(target: ImportTarget, report: ImportReport) -> Restore:
+    """What stores the records of our own export."""
+    return Restore(
+        target.store.file,
+        target.store.config,
+        target.store.encoder,
+        target.store.indexes,
+        target.documents.unpublished,
+        target.store.metadata_index,
+        target.document_writer(),
+        target.memory_writer(),
+        target.vectors,
+        report,
+    )
 
 
 def _embed(encoder: Encoder, report: ImportReport, progress: ProgressCallback | None) -> Embedded:
@@ -255,9 +212,9 @@ def _embed(encoder: Encoder, report: ImportReport, progress: ProgressCallback | 
 
 
 def _pending(target: ImportTarget) -> int:
-    with target.file.reading(limited=False) as sql:
+    with target.store.file.reading(limited=False) as sql:
         model = models.active(sql)
-        return target.encoder.pending(sql, model) if model else 0
+        return target.store.encoder.pending(sql, model) if model else 0
 
 
 def scratch_folder(beside: Path | None) -> tempfile.TemporaryDirectory[str]:

@@ -1,13 +1,19 @@
-"""The file or folder that is imported, as far as a kind needs it to recognise and read it."""
+"""The file or folder that is imported, as far as a kind needs it to recognise and read it.
+
+What may change while it is read is copied first: SQLite databases, and the files that belong to
+one. The process that reads a source is given the folder with these copies.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from mcpvectordb.errors import Unreadable, UnsupportedFormat
+from mcpvectordb.errors import MCPVectorDBError, Unreadable, UnsupportedFormat
 from mcpvectordb.importers.foreign_database import (
     MAGIC,
     ForeignDatabase,
@@ -19,29 +25,16 @@ from mcpvectordb.storage.schema import APPLICATION_ID
 HEAD_BYTES = 65_536
 
 
-class Copies:
-    """Makes copies of parts of a source, in a private folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def snapshot(self, path: Path) -> Path:
-        """A copy of a SQLite database as of one moment."""
-        return snapshot(path, self.folder)
-
-    def beside(self, path: Path, folder: str, files: Sequence[str]) -> Path:
-        """A copy of these files of a folder beside a file, as far as they exist."""
-        copy = self.folder / f"{folder}-files"
-        copy.mkdir(exist_ok=True)
-        copy_stable([(path.parent / folder / name, copy / name) for name in files], path)
-        return copy
-
-
 class ImportSource:
-    """A file or folder to import; what must be copied to be read is copied by `copies`."""
+    """A file or folder to import; `copies` is the folder with what was copied of it.
 
-    def __init__(self, path: Path, copies: Copies) -> None:
+    `beside` is the folder with copies of the files that belong to it (`ImportKind.beside`), where
+    each has its relative path without "..".
+    """
+
+    def __init__(self, path: Path, copies: Path, name: str = "source") -> None:
         self.path, self._copies = path, copies
+        self._snapshot, self.beside = copies / f"{name}.db", copies / f"{name}-files"
         if not path.exists():
             raise Unreadable(f"{path} does not exist (working folder: {Path.cwd()})")
         self.is_folder = path.is_dir()
@@ -50,6 +43,31 @@ class ImportSource:
         if not os.access(path, os.R_OK):
             raise Unreadable(f"{path} may not be read: permission denied")
         self._inside: dict[str, ImportSource] = {}
+
+    def copy(self, beside: Iterable[str]) -> None:
+        """Copy it, if it is a database, and the files beside it that match these patterns."""
+        if not self.head.startswith(MAGIC):
+            return
+        try:
+            if not self._snapshot.exists():
+                snapshot(self.path, self._snapshot)
+            self._copy_beside(beside)
+        except OSError as error:
+            if isinstance(error, MCPVectorDBError):
+                raise
+            raise Unreadable(f"{self.path} cannot be copied: {error}") from None
+
+    def _copy_beside(self, patterns: Iterable[str]) -> None:
+        """Copy the files that match, those of one folder as of one moment."""
+        folder, stem = self.path.parent, glob.escape(self.path.stem)
+        pairs: defaultdict[Path, list[tuple[Path, Path]]] = defaultdict(list)
+        for pattern in patterns:
+            for path in folder.glob(pattern.format(stem=stem)):
+                names = [name for name in path.relative_to(folder).parts if name != ".."]
+                pairs[path.parent].append((path, self.beside.joinpath(*names)))
+        for some in pairs.values():
+            some[0][1].parent.mkdir(parents=True, exist_ok=True)
+            copy_stable(some, self.path)
 
     @cached_property
     def head(self) -> bytes:
@@ -66,39 +84,25 @@ class ImportSource:
 
     @cached_property
     def database(self) -> ForeignDatabase | None:
-        """A snapshot of the file if it is a SQLite database; None for other sources."""
-        if not self.head.startswith(MAGIC):
-            return None
-        return ForeignDatabase(self.path, self._copies.snapshot(self.path))
+        """The snapshot of the file if it is a SQLite database; None for other sources."""
+        return ForeignDatabase(self.path, self._snapshot) if self._snapshot.exists() else None
 
-    def sqlite(self, recognised: bool = True, what: str = "") -> ForeignDatabase:
-        """The snapshot of a SQLite database; UnsupportedFormat if it is none.
-
-        One that was not recognised as `what` is refused, unless it is damaged.
-        """
+    def sqlite(self) -> ForeignDatabase:
+        """The snapshot of a SQLite database; UnsupportedFormat if it is none."""
         if self.database is None:
             raise UnsupportedFormat(f"{self.path} is not a SQLite database")
-        if not recognised and not self.database.unread:
-            raise UnsupportedFormat(
-                f"{self.path} is not {what}: it has the tables {', '.join(self.database.columns)}"
-            )
         return self.database
+
+    def has(self, **tables: str) -> bool:
+        """Whether it is a SQLite database with these tables, each with these columns."""
+        return self.database is not None and all(
+            self.database.has(table, *columns.split()) for table, columns in tables.items()
+        )
 
     def inside(self, file: str) -> ImportSource | None:
         """The file of this name in a folder, None if it has none; a file itself as it is."""
         if not self.is_folder or not file:
             return self
         if file not in self._inside and (self.path / file).is_file():
-            self._inside[file] = ImportSource(self.path / file, self._copies)
+            self._inside[file] = ImportSource(self.path / file, self._copies, file)
         return self._inside.get(file)
-
-    def beside(self, folder: str, files: Sequence[str]) -> Path:
-        """A copy of these files of a folder beside the file, as far as they exist."""
-        return self._copies.beside(self.path, folder, files)
-
-    def close(self) -> None:
-        """Close the snapshot of a database, if there is one."""
-        for each in self._inside.values():
-            each.close()
-        if "database" in self.__dict__ and self.database is not None:
-            self.database.close()

@@ -8,13 +8,7 @@ from typing import Any
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.importers import values
 from mcpvectordb.importers.foreign_database import ForeignDatabase
-from mcpvectordb.importers.items import (
-    Expected,
-    ImportedDocument,
-    ImportOptions,
-    Item,
-    LeftOut,
-)
+from mcpvectordb.importers.items import ImportedDocument, ImportOptions, Item, LeftOut
 from mcpvectordb.importers.source import ImportSource
 
 
@@ -38,7 +32,6 @@ def read(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     others = _known(table, options.metadata, columns, "--metadata") or [
         each for each in columns if each not in (*text, key, title)
     ]
-    yield Expected(items=database.count(table))
     library = options.library or source.path.stem
     for row in database.rows(table, *columns, "rowid"):
         cells: dict[str, Any] = dict(zip((*columns, "rowid"), row, strict=True))

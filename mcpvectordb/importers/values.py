@@ -51,6 +51,21 @@ def _number(text: str) -> float | None:
         return None
 
 
+def integer(value: object) -> int:
+    """A number by which rows are sorted; 0 for anything else."""
+    return value if isinstance(value, int) else 0
+
+
+def item(value: object, key: str) -> Any:
+    """What an object has under a key; None if it is no object, or has no such key."""
+    return value.get(key) if isinstance(value, Mapping) else None
+
+
+def listed(value: object) -> list[Any]:
+    """A list; an empty one in place of anything else."""
+    return value if isinstance(value, list) else []
+
+
 def json_value(text: object) -> Any:
     """The value of a JSON text; None if it is none."""
     if not isinstance(text, str | bytes):

@@ -141,7 +141,7 @@ def test_an_index_of_llamaindex_lives_in_the_file(tmp_path: Path) -> None:
     with Database(path) as db:
         index = VectorStoreIndex.from_documents(
             [Document(text="Zebras graze.", id_="z"), Document(text="Quails queue.", id_="q")],
-            storage_memory=StorageContext.from_defaults(vector_store=LlamaIndexStore(db)),
+            storage_context=StorageContext.from_defaults(vector_store=LlamaIndexStore(db)),
             embed_model=model,
             transformations=[SentenceSplitter()],
         )

@@ -3,11 +3,14 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from mcpvectordb import Database
+from mcpvectordb.importers.foreign_database import ForeignDatabase, snapshot
 from tests.support import ROOT, Letters
 
 FIXTURES = ROOT / "tests" / "fixtures" / "importers"
@@ -30,6 +33,20 @@ def unpacked(tmp_path: Path) -> Callable[[str], Path]:
         return folder
 
     return unpack
+
+
+def execute(path: Path, sql: str, *, triggers: bool = True) -> None:
+    """Run statements in a database."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, int(triggers))
+        connection.execute(sql).fetchall()
+
+
+def opened(path: Path, scratch: Path, **options: float) -> ForeignDatabase:
+    """A database of another program, read from a snapshot in the folder `scratch`."""
+    scratch.mkdir(exist_ok=True)
+    snapshot(path, scratch / "source.db")
+    return ForeignDatabase(path, scratch / "source.db", **options)
 
 
 def state(folder: Path) -> dict[str, tuple[int, str]]:

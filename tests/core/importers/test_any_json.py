@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import MCPVectorDBError, importers
 from mcpvectordb.importers.items import ImportOptions
-from mcpvectordb.importers.source import Copies, ImportSource
+from mcpvectordb.importers.source import ImportSource
 from tests.support import scaled
 
 KEYS = (
@@ -43,14 +43,13 @@ NAMES = ["chatgpt", "claude", "claude-code", "jsonl", "mcpvectordb"]
 def test_any_json_is_read_or_refused(kind: str, content: list[Any]) -> None:
     lines = "\n".join(json.dumps(each) for each in content)
     found = importers.named(kind)
-    recognised = importers.import_module(f"mcpvectordb.importers.{found.module}").recognises
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "source.jsonl"
         path.write_text(lines if kind in NAMES[2:] else json.dumps(content))
-        source = ImportSource(path, Copies(Path(folder)))
-        assert recognised(source) in (True, False)
+        source = ImportSource(path, Path(folder))
+        assert found.recognises(source) in (True, False)
         try:
-            for _ in importers.reader(found)(source, ImportOptions()):
+            for _ in found.read(source, ImportOptions()):
                 pass
         except MCPVectorDBError:
             pass

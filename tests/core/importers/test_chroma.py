@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from mcpvectordb import Database
-from tests.core.importers.conftest import state
+from mcpvectordb.importers import source
+from tests.core.importers.conftest import execute, state
 from tests.support import Letters
 
 VERSIONS = ("chroma-0.4.24", "chroma-0.6.3", "chroma-1.5.9")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_collection_comes_with_its_embeddings(
+def test_every_collection_comes_with_its_embeddings_and_the_types_of_its_metadata(
     db: Database, unpacked: Callable[[str], Path], version: str
 ) -> None:
     folder = unpacked(version)
@@ -33,13 +34,6 @@ def test_every_collection_comes_with_its_embeddings(
     }
     assert not db.check()
     assert state(folder) == before
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_metadata_keeps_its_types_and_changes_apply(
-    db: Database, unpacked: Callable[[str], Path], version: str
-) -> None:
-    db.import_from(unpacked(version))
     teas = {each.source: each for each in db.documents.browse(library="teas")}
     assert teas.keys() == {"assam", "sencha", "oolong", "puerh"}  # mate was deleted
     said = {key: value for key, value in teas["assam"].metadata.items() if key != "imported"}
@@ -125,3 +119,21 @@ def test_files_of_an_unknown_layout_are_said_and_embedded_anew(
     assert done.embeddings["the source has none"] > 30
     assert done.pending == 0
     assert not db.check()
+
+
+def test_another_database_in_the_folder_is_read_without_the_files_of_chroma(
+    db: Database, unpacked: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = unpacked("chroma-1.5.9")
+    copied: list[str] = []
+    copy = source.copy_stable
+    monkeypatch.setattr(
+        source,
+        "copy_stable",
+        lambda pairs, path: (copied.extend(each.name for each, _ in pairs), copy(pairs, path)),
+    )
+    execute(folder / "shop.db", "CREATE TABLE tea (note); INSERT INTO tea VALUES ('x')")
+    assert db.import_from(folder / "shop.db", table="tea", text=["note"]).added == {"documents": 1}
+    assert not copied
+    db.import_from(folder / "chroma.sqlite3", dry_run=True)
+    assert "data_level0.bin" in copied

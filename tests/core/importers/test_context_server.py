@@ -1,4 +1,4 @@
-"""Databases of mcp-memory-server: one that version 2.2.2 made, and one of version 3 by hand.
+"""Databases of mcp-context-server: one that version 2.2.2 made, and one of version 3 by hand.
 
 Version 3 is not on PyPI; its tables are those of version 2 with UUIDs for ids.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from mcpvectordb import Database
 from mcpvectordb.storage import vec0
-from tests.core.importers.conftest import state
+from tests.core.importers.conftest import execute, state
 from tests.support import Letters
 
 IDS = ("0193a1b2-0000-7000-8000-000000000001", "0193a1b2-0000-7000-8000-000000000002")
@@ -23,9 +23,10 @@ def test_entries_come_with_times_tags_metadata_and_images(
     db: Database, unpacked: Callable[[str], Path]
 ) -> None:
     folder = unpacked("mcp-context-server-2.2.2")
-    sql = apsw.Connection(str(folder / "context_storage.db"))
-    sql.execute("UPDATE context_entries SET created_at = '2025-02-03 04:05:06' WHERE id = 1")
-    sql.close()
+    execute(
+        folder / "context_storage.db",
+        "UPDATE context_entries SET created_at = '2025-02-03 04:05:06' WHERE id = 1",
+    )
     before = state(folder)
     done = db.import_from(folder)
     assert (done.kind, done.added) == ("mcp-context-server", {"memories": 3})

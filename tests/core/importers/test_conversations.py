@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcpvectordb import Database, UnsupportedFormat
-from tests.support import Letters
 
 
 def message(
@@ -112,12 +110,6 @@ SESSION = [
     line("user", "6", "Caveat", isMeta=True),
     {"type": "file-history-snapshot", "snapshot": {}},
 ]
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    with Database(tmp_path / "test.db", embedder=Letters()) as db:
-        yield db
 
 
 def said(db: Database) -> list[tuple[str, str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,6 @@ ROWS: list[dict[str, Any]] = [
     {"id": "tea", "text": TEA, "metadata": {"year": 2024}, "embedding": embedded(TEA), "tag": "x"},
     {"id": "milk", "text": MILK, "metadata": {"year": 2025}, "embedding": embedded(MILK)},
 ]
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    with Database(tmp_path / "test.db", embedder=Letters()) as db:
-        yield db
 
 
 def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:

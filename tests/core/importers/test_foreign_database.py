@@ -5,15 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
 from mcpvectordb import Damaged
-from mcpvectordb.importers.foreign_database import ForeignDatabase, snapshot
-from tests.core.importers.conftest import state
+from mcpvectordb.importers.foreign_database import ForeignDatabase
+from tests.core.importers.conftest import opened, state
 from tests.support import ROOT
 
 
@@ -27,9 +26,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    return folder
+    return tmp_path / "scratch"
 
 
 def made(path: Path, *statements: str, rows: int = 3) -> apsw.Connection:
@@ -43,11 +40,7 @@ def made(path: Path, *statements: str, rows: int = 3) -> apsw.Connection:
 
 
 def texts(path: Path, scratch: Path) -> list[str]:
-    database = ForeignDatabase(path, snapshot(path, scratch))
-    try:
-        return [text for (text,) in database.rows("notes", "text")]
-    finally:
-        database.close()
+    return [text for (text,) in opened(path, scratch).rows("notes", "text")]
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
@@ -70,12 +63,11 @@ def test_a_file_is_read_while_its_program_writes(home: Path, scratch: Path, mode
 
 def test_the_snapshot_does_not_keep_the_program_waiting(home: Path, scratch: Path) -> None:
     writer = made(home / "a.db")
-    database = ForeignDatabase(home / "a.db", snapshot(home / "a.db", scratch))
+    database = opened(home / "a.db", scratch)
     rows = database.rows("notes", "text")
     assert next(rows) == ("Note 0",)
     writer.execute("BEGIN EXCLUSIVE; DELETE FROM notes; COMMIT")  # would wait for a reader's lock
     assert [text for (text,) in rows] == ["Note 1", "Note 2"]
-    database.close()
 
 
 KILLED = """
@@ -114,12 +106,11 @@ def test_a_damaged_table_is_read_around_the_damage(home: Path, scratch: Path) ->
     for page in (5, 11):
         raw[page * 1024 : page * 1024 + 1024] = b"\xff" * 1024
     path.write_bytes(raw)
-    database = ForeignDatabase(path, snapshot(path, scratch))
+    database = opened(path, scratch)
     found = [text for (text,) in database.rows("notes", "text")]
     assert 1700 < len(found) < 2000
     assert len(set(found)) == len(found)
     assert database.unread == ["some rows of the table notes could not be read"]
-    database.close()
 
 
 def test_a_damaged_schema_hides_only_what_is_damaged(home: Path, scratch: Path) -> None:
@@ -128,22 +119,20 @@ def test_a_damaged_schema_hides_only_what_is_damaged(home: Path, scratch: Path) 
     sql.execute("CREATE INDEX broken ON notes (text); PRAGMA writable_schema = ON")
     sql.execute("UPDATE sqlite_schema SET sql = 'CREATE INDEX nonsense' WHERE name = 'broken'")
     sql.close()
-    database = ForeignDatabase(path, snapshot(path, scratch))
+    database = opened(path, scratch)
     assert len(list(database.rows("notes", "text"))) == 3
     assert database.unread == ["a part of the schema is damaged"]
-    database.close()
 
 
 def test_a_file_that_was_cut_is_read_as_far_as_it_goes(home: Path, scratch: Path) -> None:
     path = home / "a.db"
     made(path, "PRAGMA page_size = 1024", rows=2000).close()
     path.write_bytes(path.read_bytes()[:20_000])
-    database = ForeignDatabase(path, snapshot(path, scratch))
+    database = opened(path, scratch)
     found = [text for (text,) in database.rows("notes", "text")]
     assert 200 < len(found) < 2000
     assert found[:2] == ["Note 0", "Note 1"]
     assert len(database.unread) == 2
-    database.close()
 
 
 @pytest.mark.parametrize("beginning", [100, 20, 16])
@@ -154,7 +143,7 @@ def test_a_file_that_cannot_be_opened_is_an_error(
     made(path).close()
     path.write_bytes(path.read_bytes()[:beginning] + b"\x93" * 5000)
     with pytest.raises(Damaged, match="damaged or encrypted; nothing was imported"):
-        ForeignDatabase(path, snapshot(path, scratch))
+        opened(path, scratch)
 
 
 def test_text_that_is_not_valid_is_read_as_far_as_it_is(home: Path, scratch: Path) -> None:
@@ -174,7 +163,7 @@ def test_text_in_utf_16(home: Path, scratch: Path, encoding: str) -> None:
 
 
 @pytest.fixture
-def hostile(home: Path, scratch: Path) -> Iterator[ForeignDatabase]:
+def hostile(home: Path, scratch: Path) -> ForeignDatabase:
     sql = made(home / "a.db")
     sql.execute(
         """
@@ -192,9 +181,7 @@ def hostile(home: Path, scratch: Path) -> Iterator[ForeignDatabase]:
         """
     )
     sql.close()
-    database = ForeignDatabase(home / "a.db", snapshot(home / "a.db", scratch))
-    yield database
-    database.close()
+    return opened(home / "a.db", scratch)
 
 
 def test_views_and_virtual_tables_are_no_tables(hostile: ForeignDatabase) -> None:
@@ -211,10 +198,9 @@ def test_a_value_without_measure_costs_one_row(hostile: ForeignDatabase) -> None
 
 def test_a_statement_that_finds_nothing_for_long_is_stopped(home: Path, scratch: Path) -> None:
     made(home / "a.db", rows=100_000).close()
-    database = ForeignDatabase(home / "a.db", snapshot(home / "a.db", scratch), statement_seconds=0)
+    database = opened(home / "a.db", scratch, statement_seconds=0)
     assert list(database.lookup("notes", ["id"], "text", ["Note 99999"])) == []
     assert database.unread == ["some rows of the table notes could not be read"]
-    database.close()
 
 
 def test_names_cannot_leave_their_quotes(hostile: ForeignDatabase) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from mcpvectordb import Database
@@ -58,30 +59,30 @@ def test_another_precision_and_another_name_are_kept(db: Database, tmp_path: Pat
     assert hit.item.text == TEXTS[3]
 
 
-def test_a_name_that_lies_is_found_out(db: Database, tmp_path: Path) -> None:
-    done = db.import_from(collection(tmp_path / "e.db", TEXTS, other, "letters"))
-    [reason] = done.embeddings
-    assert reason == "those of letters differ from those of letters"
-    assert (done.embedded.chunks, done.pending) == (20, 0)
-    assert not db.check()
+def short(texts: list[str]) -> Floats:
+    return np.ones((len(texts), 3), np.float32)
 
 
-def test_another_dimension_is_made_anew(db: Database, tmp_path: Path) -> None:
-    done = db.import_from(
-        collection(tmp_path / "e.db", TEXTS, lambda texts: np.ones((len(texts), 3), np.float32))
-    )
-    assert done.embeddings == {"those of letters have 3 values, those of letters 32": 20}
-    assert done.pending == 0
+def poisoned(texts: list[str]) -> Floats:
+    rows = Letters().embed(texts)
+    rows[0], rows[1], rows[2, 0] = 0, 1e-24, np.nan
+    return rows
 
 
-def test_values_that_cannot_be_ranked_are_made_anew(db: Database, tmp_path: Path) -> None:
-    def poisoned(texts: list[str]) -> Floats:
-        rows = Letters().embed(texts)
-        rows[0], rows[1], rows[2, 0] = 0, 1e-24, np.nan
-        return rows
-
-    done = db.import_from(collection(tmp_path / "e.db", TEXTS, poisoned))
-    assert done.embeddings == {"kept": 17, "values that cannot be ranked": 3}
+@pytest.mark.parametrize(
+    ("embed", "outcomes"),
+    [
+        (other, {"those of letters differ from those of letters": 20}),
+        (short, {"those of letters have 3 values, those of letters 32": 20}),
+        (poisoned, {"kept": 17, "values that cannot be ranked": 3}),
+    ],
+)
+def test_what_the_model_would_not_make_is_made_anew(
+    db: Database, tmp_path: Path, embed: Callable[[list[str]], Floats], outcomes: dict[str, int]
+) -> None:
+    done = db.import_from(collection(tmp_path / "e.db", TEXTS, embed, "letters"))
+    assert done.embeddings == outcomes
+    assert (done.embedded.chunks, done.pending) == (20 - outcomes.get("kept", 0), 0)
     assert not db.check()
 
 

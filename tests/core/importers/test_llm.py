@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from mcpvectordb import Database
-from tests.core.importers.conftest import state
+from tests.core.importers.conftest import execute, state
 
 VERSIONS = ("llm-0.26", "llm-0.36")
 
@@ -60,22 +59,19 @@ def test_a_fork_brings_only_what_its_origin_has_not(
     db: Database, unpacked: Callable[[str], Path]
 ) -> None:
     path = unpacked("llm-0.36") / "logs.db"
-    sql = apsw.Connection(str(path))
-    [(thread, tip)] = sql.execute("SELECT id, tip_message_hash FROM threads ORDER BY id LIMIT 1")
-    sql.execute("INSERT INTO messages VALUES ('new', ?, 'user', NULL)", (tip,))
-    sql.execute(
-        "INSERT INTO parts (message_hash, position, type, text) VALUES ('new', 0, 'text', 'Why?')"
+    execute(
+        path,
+        """
+        CREATE TEMP TABLE first AS SELECT id, tip_message_hash AS tip FROM threads ORDER BY id
+            LIMIT 1;
+        INSERT INTO messages SELECT 'new', tip, 'user', NULL FROM first;
+        INSERT INTO parts (message_hash, position, type, text)
+            VALUES ('new', 0, 'text', 'Why?'), ('new', 1, 'reasoning', 'Hm');
+        INSERT INTO threads SELECT 'fork', 'Fork', 'new', id, '2026-12-01' FROM first;
+        INSERT INTO turns (id, thread_id, tip_message_hash, model, datetime_utc)
+            VALUES ('z', 'fork', 'new', 'echo', '2026-12-01T00:00:00');
+        """,
     )
-    sql.execute(
-        "INSERT INTO parts (message_hash, position, type, text) "
-        "VALUES ('new', 1, 'reasoning', 'Hm')"
-    )
-    sql.execute("INSERT INTO threads VALUES ('fork', 'Fork', 'new', ?, '2026-12-01')", (thread,))
-    sql.execute(
-        "INSERT INTO turns (id, thread_id, tip_message_hash, model, datetime_utc) "
-        "VALUES ('z', 'fork', 'new', 'echo', '2026-12-01T00:00:00')"
-    )
-    sql.close()
     done = db.import_from(path)
     assert [each.text for each in db.memories.browse(thread="llm-fork")] == ["Why?"]
     assert done.not_kept == {"the reasoning of a model": 1}
@@ -83,10 +79,9 @@ def test_a_fork_brings_only_what_its_origin_has_not(
 
 def test_messages_that_form_a_circle_end(db: Database, unpacked: Callable[[str], Path]) -> None:
     path = unpacked("llm-0.36") / "logs.db"
-    sql = apsw.Connection(str(path))
-    sql.execute(
+    execute(
+        path,
         "UPDATE messages SET parent_hash = (SELECT tip_message_hash FROM threads LIMIT 1) "
-        "WHERE parent_hash IS NULL"
+        "WHERE parent_hash IS NULL",
     )
-    sql.close()
     assert db.import_from(path).added == {"memories": 12}

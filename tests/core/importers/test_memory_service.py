@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
-
 from mcpvectordb import Database
-from tests.core.importers.conftest import state
+from tests.core.importers.conftest import execute, state
 
 
 def test_memories_become_memories_with_their_embeddings(
@@ -36,10 +34,11 @@ def test_memories_become_memories_with_their_embeddings(
 def test_a_memory_that_changed_is_updated(db: Database, unpacked: Callable[[str], Path]) -> None:
     folder = unpacked("mcp-memory-service-12.2.0")
     db.import_from(folder)
-    sql = apsw.Connection(str(folder / "sqlite_vec.db"))
-    sql.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-    sql.execute("UPDATE memories SET tags = 'tea,strong' WHERE content LIKE 'Assam%'")
-    sql.close()
+    execute(
+        folder / "sqlite_vec.db",
+        "UPDATE memories SET tags = 'tea,strong' WHERE content LIKE 'Assam%'",
+        triggers=False,
+    )
     done = db.import_from(folder)
     assert (done.changed, done.known) == ({"memories": 1}, {"memories": 3})
     [hit] = db.memories.search("malty", mode="text")

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mcpvectordb import Database, UnsupportedFormat
-from tests.support import Letters
 
 
 @pytest.fixture
@@ -25,12 +23,6 @@ def vault(tmp_path: Path) -> Path:
     (root / "Alone.md").write_text("Nothing links here.\n")
     (root / "cup.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     return root
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Database]:
-    with Database(tmp_path / "test.db", embedder=Letters()) as db:
-        yield db
 
 
 def linking_to(db: Database, note: str) -> set[str]:
@@ -58,16 +50,6 @@ def test_links_stay_right_when_the_vault_is_synced_later(db: Database, vault: Pa
     assert done.replaced == 2 and done.indexed == 1
     assert linking_to(db, "Tea") == {"Alone.md", "New.md"}
     assert linking_to(db, "Milk") == {"Alone.md", "Tea.md"}
-
-
-def test_what_a_person_says_of_tags_wins(db: Database, vault: Path) -> None:
-    db.import_from(vault)
-    [tea] = db.documents.browse(where={"title": "Tea"})
-    db.documents.update(tea.id, metadata_patch={"tags": ["mine"]})
-    (vault / "drinks" / "Tea.md").write_text("# Tea\n\nNew text #other\n")
-    db.documents.sync()
-    [tea] = db.documents.browse(where={"title": "Tea"})
-    assert tea.metadata["tags"] == ["mine"]
 
 
 def test_a_dry_run_tells_what_would_come(db: Database, vault: Path) -> None:

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Database, Refused
-from tests.core.importers.conftest import state
+from tests.core.importers.conftest import execute, state
 
 MADE_IN = "/tmp/qmd-fixture"  # the folder in which qmd was when it made them
 VERSIONS = ("qmd-1.1.6", "qmd-2.8.3")
@@ -82,22 +82,18 @@ def test_a_document_that_is_not_embedded_yet_comes_too(
     db: Database, unpacked: Callable[[str], Path]
 ) -> None:
     index = moved(unpacked("qmd-2.8.3"))
-    sql = apsw.Connection(str(index))
-    sql.execute(
-        "DELETE FROM content_vectors WHERE hash = (SELECT hash FROM documents "
-        "WHERE path = 'assam.md')"
+    execute(
+        index,
+        "DELETE FROM content_vectors WHERE hash = "
+        "(SELECT hash FROM documents WHERE path = 'assam.md')",
     )
-    sql.close()
     done = db.import_from(index)
     assert done.embeddings == {"kept": 2, "the source has none": 1}
 
 
 def test_a_deleted_file_is_left_out(db: Database, unpacked: Callable[[str], Path]) -> None:
     index = moved(unpacked("qmd-2.8.3"))
-    sql = apsw.Connection(str(index))
-    sql.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-    sql.execute("UPDATE documents SET active = 0 WHERE path = 'assam.md'")
-    sql.close()
+    execute(index, "UPDATE documents SET active = 0 WHERE path = 'assam.md'", triggers=False)
     done = db.import_from(index)
     assert done.skipped == {"its file was deleted, as qmd noticed": 1}
     assert db.documents.count() == 2

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 from mcpvectordb import Database, InvalidInput
-from tests.support import Letters
+from tests.core.importers.conftest import execute
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     path = tmp_path / "shop.db"
-    sql = apsw.Connection(str(path))
-    sql.execute(
+    execute(
+        path,
         "CREATE TABLE tea (id INTEGER PRIMARY KEY, name TEXT, note TEXT, price REAL);"
         "INSERT INTO tea VALUES (1, 'Assam', 'Malty and strong', 4.5), "
-        "(2, 'Sencha', 'Green and fresh', 6), (3, NULL, NULL, 1)"
+        "(2, 'Sencha', 'Green and fresh', 6), (3, NULL, NULL, 1)",
     )
-    sql.close()
     return path
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Database:
-    return Database(tmp_path / "notes.db", embedder=Letters())
 
 
 def test_a_row_becomes_a_document(db: Database, shop: Path) -> None:
@@ -40,26 +33,16 @@ def test_a_row_becomes_a_document(db: Database, shop: Path) -> None:
 
 
 def test_again_brings_only_what_is_new_or_changed(db: Database, shop: Path) -> None:
-    def again(**figures: int) -> dict[str, int]:
+    def again() -> list[int]:
         done = db.import_from(shop, "sqlite", table="tea", text=["note"])
-        return {
-            name: counts["documents"]
-            for name, counts in (
-                ("added", done.added),
-                ("changed", done.changed),
-                ("known", done.known),
-            )
-            if counts
-        }
+        return [each.get("documents", 0) for each in (done.added, done.changed, done.known)]
 
-    assert again() == {"added": 2}
-    assert again() == {"known": 2}
-    sql = apsw.Connection(str(shop))
-    sql.execute(
-        "UPDATE tea SET note = 'Grassy' WHERE id = 2; INSERT INTO tea (note) VALUES ('Red')"
+    assert again() == [2, 0, 0]
+    assert again() == [0, 0, 2]
+    execute(
+        shop, "UPDATE tea SET note = 'Grassy' WHERE id = 2; INSERT INTO tea (note) VALUES ('Red')"
     )
-    sql.close()
-    assert again() == {"added": 1, "changed": 1, "known": 1}
+    assert again() == [1, 1, 1]
     assert db.documents.count() == 3
     assert not db.documents.search("fresh", mode="text")
 

@@ -8,9 +8,9 @@ import apsw
 import numpy as np
 import pytest
 
-from mcpvectordb.importers.foreign_database import ForeignDatabase, snapshot
 from mcpvectordb.importers.vec0_vectors import Vec0Vectors
 from mcpvectordb.storage import vec0
+from tests.core.importers.conftest import opened
 
 TABLES = {
     "plain": "embedding float[5]",
@@ -18,12 +18,6 @@ TABLES = {
     "parted": "content_embedding FLOAT[5] distance_metric=cosine, store TEXT partition key",
     "more": "embedding float[5], kind TEXT, +note TEXT, chunk_size=8",
 }
-
-
-def opened(path: Path, tmp_path: Path) -> ForeignDatabase:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    return ForeignDatabase(path, snapshot(path, scratch))
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -43,14 +37,13 @@ def test_vectors_by_rowid(kind: str, tmp_path: Path) -> None:
     sql.execute("DELETE FROM v WHERE rowid % 7 = 0")
     expected = dict(sql.execute(f"SELECT rowid, {column} FROM v"))
     sql.close()
-    database = opened(path, tmp_path)
+    database = opened(path, tmp_path / "scratch")
     vectors = Vec0Vectors(database, "v")
     assert vectors.dimension == 5
     assert {key: vectors.get(key) for key in range(1, 61) if key % 7} == expected
     assert vectors.get(7) is None
     assert vectors.get(999) is None
     assert not database.unread
-    database.close()
 
 
 def test_vectors_by_a_text(tmp_path: Path) -> None:
@@ -61,11 +54,10 @@ def test_vectors_by_a_text(tmp_path: Path) -> None:
     rows = {f"h_{n}": np.full(3, n, "<f4").tobytes() for n in range(1, 40)}
     sql.executemany("INSERT INTO v VALUES (?, ?)", rows.items())
     sql.close()
-    database = opened(path, tmp_path)
+    database = opened(path, tmp_path / "scratch")
     vectors = Vec0Vectors(database, "v")
     assert {key: vectors.get(key) for key in rows} == rows
     assert vectors.get("h_99") is None
-    database.close()
 
 
 @pytest.mark.parametrize(
@@ -91,9 +83,8 @@ def test_crafted_shadow_tables_have_no_vectors(damage: str, tmp_path: Path) -> N
     sql = apsw.Connection(str(path))
     sql.execute(damage)
     sql.close()
-    database = opened(path, tmp_path)
+    database = opened(path, tmp_path / "scratch")
     assert Vec0Vectors(database, "v").get(1) is None
-    database.close()
 
 
 def test_tables_of_other_kinds_have_none(tmp_path: Path) -> None:
@@ -103,7 +94,6 @@ def test_tables_of_other_kinds_have_none(tmp_path: Path) -> None:
     sql.execute("CREATE VIRTUAL TABLE bits USING vec0(embedding bit[8])")
     sql.execute("CREATE TABLE plain (embedding)")
     sql.close()
-    database = opened(path, tmp_path)
+    database = opened(path, tmp_path / "scratch")
     for table in ("bits", "plain", "missing"):
         assert Vec0Vectors(database, table).get(1) is None
-    database.close()

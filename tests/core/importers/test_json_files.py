@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.importers import json_array
+from mcpvectordb.importers import json_files
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
 values = st.recursive(
@@ -35,17 +35,17 @@ def test_every_element_comes_back(
     elements: list[Any], ascii: bool, most: int, indented: bool
 ) -> None:
     raw = json.dumps(elements, ensure_ascii=ascii, indent=2 if indented else None).encode()
-    assert list(json_array.elements(Slow(raw, most))) == elements
+    assert list(json_files.elements(Slow(raw, most))) == elements
 
 
 def test_a_single_object_is_one_element() -> None:
-    assert list(json_array.elements(io.BytesIO(b'\xef\xbb\xbf {"a": 1}\n'))) == [{"a": 1}]
-    assert list(json_array.elements(io.BytesIO(b"  "))) == []
+    assert list(json_files.elements(io.BytesIO(b'\xef\xbb\xbf {"a": 1}\n'))) == [{"a": 1}]
+    assert list(json_files.elements(io.BytesIO(b"  "))) == []
 
 
 def test_an_element_larger_than_a_block_is_read_in_few_steps() -> None:
-    long = {"text": "x" * (5 * json_array.BLOCK)}
-    assert list(json_array.elements(io.BytesIO(json.dumps([long, 1]).encode()))) == [long, 1]
+    long = {"text": "x" * (5 * json_files.ELEMENT_BLOCK)}
+    assert list(json_files.elements(io.BytesIO(json.dumps([long, 1]).encode()))) == [long, 1]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_an_element_larger_than_a_block_is_read_in_few_steps() -> None:
 def test_what_comes_before_damage_is_read(raw: bytes, before: int, message: str) -> None:
     found = []
     with pytest.raises(ParseFailed, match=message):
-        for each in json_array.elements(Slow(raw, 100), longest=1000):
+        for each in json_files.elements(Slow(raw, 100), longest=1000):
             found.append(each)
     assert len(found) == before
