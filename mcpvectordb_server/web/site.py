@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mcpvectordb import Database
 from mcpvectordb_server.web.events import Events, FileWatch
-from mcpvectordb_server.web.jobs import Job, Jobs
+from mcpvectordb_server.web.jobs import Job, JobReply, Jobs
 from mcpvectordb_server.web.map_cache import MapCache
 from mcpvectordb_server.web.pace import Pace
+from mcpvectordb_server.web.shown import plain
 
 EMBED_SECONDS = 2.0
 """How long storing a memory or a text waits for its embedding; it is found by words at once."""
@@ -39,4 +40,4 @@ class Site:
         self.watch.close()
 
     def _told(self, job: Job) -> None:
-        self.events.publish("job", job.reply(), job.id)
+        self.events.publish("job", plain(JobReply, job.reply()), job.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -14,31 +14,27 @@ from mcpvectordb_server.web.api.documents import (
     Few,
     Limit,
     Offset,
-    document_reply,
     found_document,
 )
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
 
 
-class ChunkReply(TypedDict):
-    """A passage as the index has it: offsets in the document's text, and what it is read with."""
-
-    id: int
-    position: int
-    start: int
-    end: int
-    first_line: int
-    last_line: int
-    page: int | None
-    headings: list[str]
-    header: str
-    footer: str
-    text: str
-    citation: str
-    embedded: bool
+ChunkReply = Annotated[
+    dict[str, Any],
+    Shown(
+        "ChunkReply",
+        "A passage as the index has it: offsets in the document's text, and what it is read with.",
+        Chunk,
+        only="id position start end first_line last_line page headings header footer text citation "
+        "embedded",
+        citation=str,
+        embedded=bool,
+    ),
+]
 
 
 class ChunkList(TypedDict):
@@ -79,7 +75,7 @@ def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
     waiting = site.db.documents.waiting(found.document.id)
     before, after = around.get(found.position - 1), around.get(found.position + 1)
     return NeighboursReply(
-        document=document_reply(found.document),
+        document=found.document,
         chunk=chunk_reply(found, waiting),
         before=None if before is None else chunk_reply(before, waiting),
         after=None if after is None else chunk_reply(after, waiting),
@@ -93,6 +89,4 @@ def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarRe
 
 def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
     """A passage for the API; `waiting` are the ids of those without an embedding."""
-    values = chunk.to_dict()
-    del values["document"]
-    return cast("ChunkReply", {**values, "embedded": chunk.id not in waiting})
+    return {**vars(chunk), "citation": chunk.citation, "embedded": chunk.id not in waiting}

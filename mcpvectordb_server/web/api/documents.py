@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Condition, Document, InvalidInput, NotFound
+from mcpvectordb import Condition, Document, DocumentHeading, Ingested, InvalidInput, NotFound
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
 Offset = Annotated[int, "Items to leave out before", Field(ge=0, le=10_000_000)]
 Few = Annotated[int, "How many", Field(ge=1, le=50)]
 DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
+Syntax = Literal["markdown", "text", "code"]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
 UNDO = "It can be undone as long as the history has it (Health, Changes)."
 
 
-class DocumentEntry(TypedDict):
-    """A document as the library has it; `path` is its name in listings."""
-
-    id: str
-    library: str
-    source: str
-    title: str
-    hash: str
-    file_type: str
-    size: int
-    modified: str
-    created_at: str
-    metadata: dict[str, Any]
-    chunks: int
-    path: str
+DocumentEntry = Annotated[
+    Document,
+    Shown("DocumentEntry", "A document as the library has it; `path` is its name in listings."),
+]
 
 
 class DocumentList(TypedDict):
@@ -45,29 +36,31 @@ class DocumentList(TypedDict):
     note: str
 
 
-class HeadingReply(TypedDict):
-    """A heading: its line, its level from 1, its text."""
-
-    line: int
-    level: int
-    title: str
+HeadingReply = Annotated[
+    DocumentHeading, Shown("HeadingReply", "A heading: its line, its level from 1, its text.")
+]
 
 
-class DocumentDetails(DocumentEntry):
-    """A document with what else is known of it; `former` if the id was an earlier one."""
-
-    former: bool
-    pending: int
-    descriptions: list[str]
-    text_bytes: int
-    syntax: Literal["markdown", "text", "code"]
+DocumentDetails = Annotated[
+    dict[str, Any],
+    Shown(
+        "DocumentDetails",
+        "A document with what else is known of it; `former` if the id was an earlier one.",
+        Document,
+        former=bool,
+        pending=int,
+        descriptions=list[str],
+        text_bytes=int,
+        syntax=Syntax,
+    ),
+]
 
 
 class TextReply(TypedDict):
     """Some lines of a document; `start` is their offset in its text, `lines` the number of all."""
 
     id: str
-    syntax: Literal["markdown", "text", "code"]
+    syntax: Syntax
     first_line: int
     last_line: int
     lines: int
@@ -77,22 +70,28 @@ class TextReply(TypedDict):
     outline: list[HeadingReply]
 
 
-class UpdatedDocument(TypedDict):
-    """The document after a change."""
+UpdatedDocument = Annotated[
+    Ingested,
+    Shown(
+        "UpdatedDocument",
+        "The document after a change.",
+        only="status document note",
+        status=str,
+        document=DocumentEntry,
+    ),
+]
 
-    status: str
-    document: DocumentEntry
-    note: str
 
-
-class DoomedDocument(TypedDict):
-    """A document that is to be removed; `followed` if a sync may take it in again."""
-
-    id: str
-    title: str
-    path: str
-    chunks: int
-    followed: bool
+DoomedDocument = Annotated[
+    dict[str, Any],
+    Shown(
+        "DoomedDocument",
+        "A document that is to be removed; `followed` if a sync may take it in again.",
+        Document,
+        only="id title path chunks followed",
+        followed=bool,
+    ),
+]
 
 
 class DeletedDocuments(TypedDict):
@@ -168,7 +167,7 @@ def list_documents(
     documents = site.db.documents
     found = documents.browse(library=library, where=where, limit=limit, offset=offset, sort=sort)
     return DocumentList(
-        documents=[document_reply(each) for each in found],
+        documents=found,
         total=documents.count(library=library, where=where),
         note="" if found or offset else documents.why_empty(library=library, where=where),
     )
@@ -178,14 +177,14 @@ def get_document(site: Site, *, id: DocumentId) -> DocumentDetails:
     """A document with its metadata and what waits of it."""
     document, former = found_document(site, id)
     documents = site.db.documents
-    return DocumentDetails(
-        **document_reply(document),
-        former=former,
-        pending=len(documents.waiting(document.id)),
-        descriptions=documents.descriptions(document.library, document.source),
-        text_bytes=documents.text_bytes(document.id),
-        syntax=documents.syntax(document.id),
-    )
+    return {
+        **vars(document),
+        "former": former,
+        "pending": len(documents.waiting(document.id)),
+        "descriptions": documents.descriptions(document.library, document.source),
+        "text_bytes": documents.text_bytes(document.id),
+        "syntax": documents.syntax(document.id),
+    }
 
 
 def get_text(
@@ -209,10 +208,7 @@ def get_text(
         start=sum(len(row) + 1 for row in rows[: line - 1]),
         text="\n".join(chosen),
         more=line - 1 + lines < len(rows),
-        outline=[
-            HeadingReply(line=each.line, level=each.level, title=each.title)
-            for each in site.db.documents.outline(document.id)
-        ],
+        outline=site.db.documents.outline(document.id),
     )
 
 
@@ -233,15 +229,12 @@ def update_document(
 ) -> UpdatedDocument:
     """Change what people say of a document; its id may change with its title."""
     document, _ = found_document(site, id)
-    done = site.db.documents.update(
+    return site.db.documents.update(
         document.id,
         title=title,
         metadata=metadata,
         metadata_patch=metadata_patch,
         library=library,
-    )
-    return UpdatedDocument(
-        status=done.status, document=document_reply(done.document), note=done.note
     )
 
 
@@ -259,16 +252,7 @@ def delete_documents(
         except NotFound:
             missing.append(id)
     followed = {each.name for each in site.db.documents.libraries() if each.root}
-    doomed = [
-        DoomedDocument(
-            id=each.id,
-            title=each.title,
-            path=each.path,
-            chunks=each.chunks,
-            followed=each.library in followed,
-        )
-        for each in found
-    ]
+    doomed = [{**vars(each), "followed": each.library in followed} for each in found]
     if found and not dry_run:
         # One change, so that it is undone at once.
         site.db.documents.delete_where(where=[("id", "in", [each.id for each in found])])
@@ -310,11 +294,6 @@ def file_types(site: Site) -> FileTypeList:
             for name, count in site.db.documents.file_types().items()
         ]
     )
-
-
-def document_reply(document: Document) -> DocumentEntry:
-    """A document for the API."""
-    return cast("DocumentEntry", document.to_dict())
 
 
 def found_document(site: Site, id: str) -> tuple[Document, bool]:
