@@ -2,17 +2,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcpvectordb import Config, Database
-from mcpvectordb_server.replies import Reply
-from mcpvectordb_server.surface import PublishedTool, Tool, call, publish
+from mcpvectordb import Database
+from mcpvectordb_server.surface import publish
 from mcpvectordb_server.surfaces import NAMES, load
 from mcpvectordb_server.surfaces.desk import SURFACE, places
 from tests.server.clients import VERSIONS, ask, exchange, service
@@ -328,43 +324,6 @@ def test_names_cannot_forge_lines_of_a_reply(db: Database) -> None:
 
 
 # Whatever is sent
-
-
-odd = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-5, 10**6)
-    | st.floats()
-    | st.text(max_size=10)
-    | st.sampled_from(["tea.md", "memory:1", "memory:1:1", "tea.md:1-2", "7d", "(", "2025", "all"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=4,
-)
-PARAMETERS = sorted(
-    {name for tool in SURFACE.tools for name in tool.arguments.schema["properties"]}
-)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    folder = tmp_path_factory.mktemp("shared")
-    config = Config(models_dir=str(folder))
-    with Database(folder / "x.db", embedder=Letters(), config=config) as db:
-        db.documents.ingest_text("# Tea\n\nGreen tea.\n", source="tea.md")
-        db.memories.add("kitchen", "user", "I like tea")
-        yield db
-
-
-@given(
-    tool=st.sampled_from([each for each in SURFACE.tools if each.name != "ingest"]),
-    raw=st.dictionaries(st.sampled_from(PARAMETERS), odd),
-)
-def test_any_arguments_get_a_result_or_an_error_message(
-    shared: Database, tool: Tool, raw: dict[str, Any]
-) -> None:
-    reply: Reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
-    assert "inside the server" not in reply.content[0].text, raw
-    assert reply.structured is None
 
 
 def test_the_history_names_the_client_and_the_surface(db: Database) -> None:
