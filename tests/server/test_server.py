@@ -33,7 +33,7 @@ def test_every_tool_is_listed_with_schema_description_and_all_four_annotations()
         )
 
 
-def test_descriptions_use_the_published_names_of_other_tools() -> None:
+def test_descriptions_use_the_exposed_names_of_other_tools() -> None:
     tools = {
         tool.name: tool
         for tool in talk(
@@ -61,7 +61,7 @@ def test_agents_and_hosts_see_that_replies_are_data_from_outside() -> None:
         assert result.meta["mcpvectordb/untrusted"] is True
 
 
-def test_instructions_use_the_published_names() -> None:
+def test_instructions_use_the_exposed_names() -> None:
     async def instructions(client: Client) -> Any:
         return client.instructions
 
@@ -189,7 +189,7 @@ def test_resource_errors_have_no_details_and_long_resources_are_truncated() -> N
     assert text.endswith("[… 100,000 more characters; ask for less]")
 
 
-def test_a_prompt_uses_the_published_names() -> None:
+def test_a_prompt_uses_the_exposed_names() -> None:
     async def conversation(client: Client) -> Any:
         prompts = (await client.list_prompts()).prompts
         return prompts, await client.get_prompt("guide")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Database
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.surface import PublishedTool, Surface, Tool, call, publish
+from mcpvectordb_server.surface import ExposedTool, Surface, Tool, call, expose
 from tests.server.clients import ask, service, valid
 from tests.support import Letters
 
@@ -30,7 +30,7 @@ def surface(request: pytest.FixtureRequest) -> Surface:
 
 def test_read_only_offers_exactly_the_tools_that_read(surface: Surface) -> None:
     reading = [tool.name for tool in surface.tools if tool.hints.read_only]
-    assert list(publish([surface], read_only=True)) == reading != []
+    assert list(expose([surface], read_only=True)) == reading != []
 
 
 def test_only_tools_that_delete_or_overwrite_are_destructive(surface: Surface) -> None:
@@ -149,8 +149,8 @@ def test_any_arguments_get_a_result_or_an_error_message(name: str, data: st.Data
         db.memories.add("t", "user", "tea")
         db.vectors.add("a", [1.0, 0.5])
         for tool, raw in data.draw(calls):
-            published = PublishedTool(name=tool.name, surface=surface, tool=tool)
-            reply = call(published, db, raw, Grant(roots=()))  # which reads no file
+            exposed = ExposedTool(name=tool.name, surface=surface, tool=tool)
+            reply = call(exposed, db, raw, Grant(roots=()))  # which reads no file
             said = "".join(block.text for block in reply.content)
             assert INSIDE not in said, (tool.name, raw)
             if tool.arguments.output and not reply.failed:

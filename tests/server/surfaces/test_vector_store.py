@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb_server.surface import PublishedTool, call
+from mcpvectordb_server.surface import ExposedTool, call
 from mcpvectordb_server.surfaces.vector_store import MOST_RESULTS, SURFACE
 from tests.server.clients import caller, service
 
@@ -66,7 +66,7 @@ def test_a_bad_embedding_is_answered_in_the_specified_words(embedding: Any, tool
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_does_not_have_are_refused(number: float, db: Database) -> None:
     add, search, *_ = (
-        PublishedTool(name=each.name, surface=SURFACE, tool=each) for each in SURFACE.tools
+        ExposedTool(name=each.name, surface=SURFACE, tool=each) for each in SURFACE.tools
     )
     assert call(add, db, {"id": "a", "embedding": [1.0, number]}).structured == BAD_EMBEDDING
     assert call(search, db, {"query": [1.0, number]}).structured == BAD_QUERY

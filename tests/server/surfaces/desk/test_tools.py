@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb_server.surface import publish
+from mcpvectordb_server.surface import expose
 from mcpvectordb_server.surfaces import NAMES, load
 from mcpvectordb_server.surfaces.desk import SURFACE, places
 from tests.server.clients import VERSIONS, ask, exchange, service
@@ -46,7 +46,7 @@ def test_the_handshake_says_what_is_stored_now(db: Database, tmp_path: Path, ver
 
 
 def test_other_surfaces_keep_their_names_beside_it() -> None:
-    offered = publish([load(name) for name in NAMES])
+    offered = expose([load(name) for name in NAMES])
     assert {"desk_search", "read", "grep", "remember", "ingest", "verify", "desk_status"} <= set(
         offered
     )
@@ -55,7 +55,7 @@ def test_other_surfaces_keep_their_names_beside_it() -> None:
 
 
 def test_a_file_open_for_reading_offers_what_only_reads() -> None:
-    assert set(publish([SURFACE], read_only=True)) == {
+    assert set(expose([SURFACE], read_only=True)) == {
         "search",
         "read",
         "grep",
