@@ -31,6 +31,13 @@ class Hints(NamedTuple):
     open_world: bool
 
 
+READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+ADDS = READS._replace(read_only=False)
+"""Of a tool that adds, or does nothing where that was done already."""
+OVERWRITES = ADDS._replace(destructive=True)
+"""Of a tool that overwrites or deletes; done again, it changes nothing more."""
+
+
 class InternalError(MCPVectorDBError):
     """An unexpected exception: the log has its details, the reply has none."""
 
@@ -40,7 +47,7 @@ class InternalError(MCPVectorDBError):
         super().__init__("something went wrong inside the server; its log has the details")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tool:
     """One function that clients may call.
 
@@ -49,8 +56,8 @@ class Tool:
     """
 
     function: Callable[..., Any]
-    hints: Hints
     title: str
+    hints: Hints
     more: str = "ask for less"
     max_text: int = 100_000
 

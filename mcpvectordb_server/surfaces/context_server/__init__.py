@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcpvectordb import MCPVectorDBError
 from mcpvectordb_server.replies import Reply, Text
-from mcpvectordb_server.surface import Hints, Surface, Tool
+from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, Surface, Tool
 from mcpvectordb_server.surfaces.context_server import search, write
 from mcpvectordb_server.surfaces.context_server.replies import message
 
@@ -16,10 +16,6 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
     return Reply(content=(Text(text=message(error)),), failed=True)
 
 
-_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-_STORES = Hints(read_only=False, destructive=False, idempotent=False, open_world=False)
-_UPDATES = Hints(read_only=False, destructive=True, idempotent=False, open_world=False)
-_DELETES = Hints(read_only=False, destructive=True, idempotent=True, open_world=False)
 _LESS = "lower limit, ask again with a higher offset, or read single entries by get_context_by_ids"
 
 SURFACE = Surface(
@@ -38,62 +34,43 @@ SURFACE = Surface(
     ),
     tools=(
         Tool(
-            function=write.store_context,
-            title="Store an entry",
-            hints=_STORES,
+            write.store_context,
+            "Store an entry",
+            ADDS._replace(idempotent=False),
             max_text=write.MAX_TEXT,
         ),
-        Tool(function=search.search_context, title="List entries", hints=_READS, more=_LESS),
+        Tool(search.search_context, "List entries", READS, more=_LESS),
         Tool(
-            function=search.get_context_by_ids,
-            title="Read entries",
-            hints=_READS,
+            search.get_context_by_ids,
+            "Read entries",
+            READS,
             more="ask for the other ids in another call",
         ),
-        Tool(function=write.delete_context, title="Delete entries", hints=_DELETES),
+        Tool(write.delete_context, "Delete entries", OVERWRITES),
         Tool(
-            function=write.update_context,
-            title="Change an entry",
-            hints=_UPDATES,
+            write.update_context,
+            "Change an entry",
+            OVERWRITES._replace(idempotent=False),
+            max_text=write.MAX_TEXT,
+        ),
+        Tool(search.list_threads, "List threads", READS, more="search by thread_id for the others"),
+        Tool(search.get_statistics, "Statistics", READS),
+        Tool(search.semantic_search_context, "Search by meaning", READS, more=_LESS),
+        Tool(search.fts_search_context, "Search by words", READS, more=_LESS),
+        Tool(search.hybrid_search_context, "Search by words and meaning", READS, more=_LESS),
+        Tool(
+            write.store_context_batch,
+            "Store entries",
+            ADDS._replace(idempotent=False),
             max_text=write.MAX_TEXT,
         ),
         Tool(
-            function=search.list_threads,
-            title="List threads",
-            hints=_READS,
-            more="search by thread_id for the others",
-        ),
-        Tool(function=search.get_statistics, title="Statistics", hints=_READS),
-        Tool(
-            function=search.semantic_search_context,
-            title="Search by meaning",
-            hints=_READS,
-            more=_LESS,
-        ),
-        Tool(function=search.fts_search_context, title="Search by words", hints=_READS, more=_LESS),
-        Tool(
-            function=search.hybrid_search_context,
-            title="Search by words and meaning",
-            hints=_READS,
-            more=_LESS,
-        ),
-        Tool(
-            function=write.store_context_batch,
-            title="Store entries",
-            hints=_STORES,
+            write.update_context_batch,
+            "Change entries",
+            OVERWRITES._replace(idempotent=False),
             max_text=write.MAX_TEXT,
         ),
-        Tool(
-            function=write.update_context_batch,
-            title="Change entries",
-            hints=_UPDATES,
-            max_text=write.MAX_TEXT,
-        ),
-        Tool(
-            function=write.delete_context_batch,
-            title="Delete entries by criteria",
-            hints=_DELETES,
-        ),
+        Tool(write.delete_context_batch, "Delete entries by criteria", OVERWRITES),
     ),
     failure=failure,
 )

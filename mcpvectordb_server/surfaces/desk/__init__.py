@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpvectordb import Database, IngestError, MCPVectorDBError, ModelError, Refused
 from mcpvectordb_server.ongoing import UnderWay
 from mcpvectordb_server.replies import Reply, Text, cut
-from mcpvectordb_server.surface import Hints, InternalError, Surface, Tool
+from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
 from mcpvectordb_server.surfaces.desk.places import in_line
 from mcpvectordb_server.surfaces.desk.read import counted, read, status
 from mcpvectordb_server.surfaces.desk.search import grep, search, similar, verify
@@ -67,30 +67,22 @@ _NEXT_STEPS: dict[type[MCPVectorDBError], str] = {
 }
 
 
-_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-_ADDS = Hints(read_only=False, destructive=False, idempotent=True, open_world=False)
-
 SURFACE = Surface(
     name="desk",
     version=VERSION,
     instructions=INSTRUCTIONS,
     about=about,
     tools=(
-        Tool(function=search, title="Search", hints=_READS, more="lower limit or budget"),
-        Tool(function=read, title="Read", hints=_READS, more="lower the budget"),
-        Tool(function=grep, title="Find lines", hints=_READS, more="lower limit"),
-        Tool(function=verify, title="Verify a quotation", hints=_READS),
-        Tool(function=similar, title="Find similar", hints=_READS, more="lower limit or budget"),
-        Tool(function=remember, title="Remember", hints=_ADDS, max_text=1_000_000),
-        Tool(
-            function=ingest,
-            title="Ingest",
-            hints=_ADDS._replace(open_world=True),
-            max_text=5_000_000,
-        ),
-        Tool(function=update, title="Update", hints=_ADDS._replace(destructive=True)),
-        Tool(function=forget, title="Forget", hints=_ADDS._replace(destructive=True)),
-        Tool(function=status, title="Status", hints=_READS),
+        Tool(search, "Search", READS, more="lower limit or budget"),
+        Tool(read, "Read", READS, more="lower the budget"),
+        Tool(grep, "Find lines", READS, more="lower limit"),
+        Tool(verify, "Verify a quotation", READS),
+        Tool(similar, "Find similar", READS, more="lower limit or budget"),
+        Tool(remember, "Remember", ADDS, max_text=1_000_000),
+        Tool(ingest, "Ingest", ADDS._replace(open_world=True), max_text=5_000_000),
+        Tool(update, "Update", OVERWRITES),
+        Tool(forget, "Forget", OVERWRITES),
+        Tool(status, "Status", READS),
     ),
     failure=failure,
 )
