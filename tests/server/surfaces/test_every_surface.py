@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb import Database
+from mcpvectordb import Config, Database
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.surface import ExposedTool, Surface, Tool, call, expose
 from tests.server.clients import ask, service, valid
@@ -144,7 +144,8 @@ def call_of(tool: Tool) -> st.SearchStrategy[tuple[Tool, dict[str, Any]]]:
 def test_any_arguments_get_a_result_or_an_error_message(name: str, data: st.DataObject) -> None:
     surface = found(name)
     calls = st.lists(st.sampled_from(surface.tools).flatmap(call_of), max_size=6)
-    with Database(":memory:", embedder=Letters()) as db:
+    config = Config(models_dir="/nowhere")  # without a reranker
+    with Database(":memory:", embedder=Letters(), config=config) as db:
         db.documents.ingest_text("tea leaves", source="tea.md", library="notes")
         db.memories.add("t", "user", "tea")
         db.vectors.add("a", [1.0, 0.5])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb_server.surfaces.context_server.replies import preview
+from mcpvectordb_server.surfaces.context_server import preview
 from tests.server.surfaces.context_server.client import Tools, opened
 
 ENTRY = {

@@ -10,7 +10,7 @@ import pytest
 from mcpvectordb import Database
 from mcpvectordb_server.surface import expose
 from mcpvectordb_server.surfaces import NAMES, load
-from mcpvectordb_server.surfaces.desk import SURFACE, places
+from mcpvectordb_server.surfaces.desk import SURFACE, place_of
 from tests.server.clients import VERSIONS, ask, exchange, service
 from tests.server.surfaces.desk.agent import Agent
 from tests.support import Gated, Letters
@@ -112,9 +112,7 @@ def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
 def test_the_order_is_that_of_the_library(agent: Agent, firm: Database) -> None:
     for query in ("daily allowance", "valve V7", "offer"):
         found = agent("search", query=query, kind="documents", limit=6, budget=20_000)
-        assert found.places == [
-            places.of(hit.item) for hit in firm.documents.search(query, limit=6)
-        ]
+        assert found.places == [place_of(hit.item) for hit in firm.documents.search(query, limit=6)]
 
 
 def test_typed_searches_may_come_as_json_text(agent: Agent) -> None:
