@@ -24,9 +24,8 @@ from mcpvectordb_server.web.errors import HttpError, refusal
 from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
-from mcpvectordb_server.web.session import session
 from mcpvectordb_server.web.shown import plain
-from mcpvectordb_server.web.site import Site
+from mcpvectordb_server.web.site import Site, session
 from mcpvectordb_server.web.turns import Turns, Waiting
 
 Endpoint = Callable[[Request], Awaitable[Response]]

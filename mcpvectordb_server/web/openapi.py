@@ -13,8 +13,8 @@ from starlette.responses import Response
 from mcpvectordb import __version__
 from mcpvectordb_server.web.errors import ErrorBody
 from mcpvectordb_server.web.route import ApiRoute
-from mcpvectordb_server.web.session import SessionReply
 from mcpvectordb_server.web.shown import adapter
+from mcpvectordb_server.web.site import SessionReply
 
 Schema = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""/api/documents, /api/folders, /api/file_types: what is stored of sources."""
+"""/api/documents, /api/chunks, /api/folders, /api/file_types: what is stored of sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Condition, Document, DocumentHeading, Ingested, InvalidInput, NotFound
+from mcpvectordb import (
+    Chunk,
+    Condition,
+    Document,
+    DocumentHeading,
+    Ingested,
+    InvalidInput,
+    NotFound,
+)
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
 from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
@@ -305,6 +313,80 @@ def found_document(site: Site, id: str) -> tuple[Document, bool]:
         if place is None or not place.former:
             raise
         return place.document, True
+
+
+# Passages
+
+ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
+
+
+ChunkReply = Annotated[
+    dict[str, Any],
+    Shown(
+        "ChunkReply",
+        "A passage as the index has it: offsets in the document's text, and what it is read with.",
+        Chunk,
+        only="id position start end first_line last_line page headings header footer text citation "
+        "embedded",
+        citation=str,
+        embedded=bool,
+    ),
+]
+
+
+class ChunkList(TypedDict):
+    """A page of the passages of a document."""
+
+    chunks: list[ChunkReply]
+    total: int
+
+
+class NeighboursReply(TypedDict):
+    """A passage between its neighbours, which are null at the ends of the document."""
+
+    document: DocumentEntry
+    chunk: ChunkReply
+    before: ChunkReply | None
+    after: ChunkReply | None
+
+
+def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0) -> ChunkList:
+    """The passages of a document as the index has them."""
+    document, _ = found_document(site, id)
+    waiting = site.db.documents.waiting(document.id)
+    found = site.db.documents.chunks(document.id, limit=limit, offset=offset)
+    return ChunkList(chunks=[chunk_reply(each, waiting) for each in found], total=document.chunks)
+
+
+def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
+    """A passage with the ones before and after it."""
+    there = site.db.documents.chunks_by_ids([chunk])
+    if not there:
+        raise NotFound(f"no passage has the id {chunk}")
+    found = there[0]
+    first = max(0, found.position - 1)
+    around = {
+        each.position: each
+        for each in site.db.documents.chunks(found.document.id, limit=3, offset=first)
+    }
+    waiting = site.db.documents.waiting(found.document.id)
+    before, after = around.get(found.position - 1), around.get(found.position + 1)
+    return NeighboursReply(
+        document=found.document,
+        chunk=chunk_reply(found, waiting),
+        before=None if before is None else chunk_reply(before, waiting),
+        after=None if after is None else chunk_reply(after, waiting),
+    )
+
+
+def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarReply:
+    """The passages nearest to one, near-duplicates among them."""
+    return similar_reply(site.db, site.db.similar(chunk=chunk, limit=limit))
+
+
+def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
+    """A passage for the API; `waiting` are the ids of those without an embedding."""
+    return {**vars(chunk), "citation": chunk.citation, "embedded": chunk.id not in waiting}
 
 
 def _in_folder(library: str | None, folder: str, direct: bool) -> Condition:

@@ -10,7 +10,7 @@ import pytest
 from mcpvectordb import Database
 from mcpvectordb_server.surface import expose
 from mcpvectordb_server.surfaces import NAMES, load
-from mcpvectordb_server.surfaces.desk import SURFACE, place_of
+from mcpvectordb_server.surfaces.desk import SURFACE
 from tests.server.clients import VERSIONS, ask, exchange, service
 from tests.server.surfaces.desk.agent import Agent
 from tests.support import Gated, Letters
@@ -109,19 +109,9 @@ def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
     assert "The password is swordfish." in found.text
 
 
-def test_the_order_is_that_of_the_library(agent: Agent, firm: Database) -> None:
-    for query in ("daily allowance", "valve V7", "offer"):
-        found = agent("search", query=query, kind="documents", limit=6, budget=20_000)
-        assert found.places == [place_of(hit.item) for hit in firm.documents.search(query, limit=6)]
-
-
 def test_typed_searches_may_come_as_json_text(agent: Agent) -> None:
     listed = agent("search", query=[{"words": "E17"}], limit=2)
     assert agent("search", query='[{"words": "E17"}]', limit=2).places == listed.places
-
-
-def test_an_unknown_library_is_named(agent: Agent) -> None:
-    assert "there is no library 'frim'" in agent("search", query="tea", library="frim").text
 
 
 @pytest.mark.parametrize(
@@ -157,15 +147,6 @@ def test_a_place_has_many_names(agent: Agent, firm: Database) -> None:
     for name in ("travel.md:5", "travel.md:5:2", "travel.md:5-6", "travel.md:5–6"):
         part = agent("read", place=name).text
         assert "28 euros" in part and "# Travel\n" not in part
-
-
-def test_an_unknown_place_is_answered_with_similar_ones(agent: Agent) -> None:
-    assert "firm/handbook/travel.md" in agent.refused("read", place="travl.md")
-    assert "memory:999" in agent.refused("read", place="memory:999")
-    assert "behind its end" in agent.refused("read", place="travel.md:500")
-    assert "no pages" in agent.refused("read", place="travel.md", page=1)
-    assert "say which place" in agent.refused("read", place=" ")
-    assert "around" in agent.refused("read", place="travel.md:1", around=-1)
 
 
 def test_a_line_longer_than_the_budget_is_cut(db: Database) -> None:
