@@ -11,9 +11,9 @@ from mcp import Client, MCPError
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.server import IS_DATA, WARM_AFTER, WORKERS
-from mcpvectordb_server.surface import Hints, Tool
+from mcpvectordb_server.surface import READS, Tool
 from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
-from tests.server.little_surface import FLAGGING, LITTLE, Shelf
+from tests.server.little_surface import FLAGGING, LITTLE, Shelf, read_for_ever
 from tests.support import Letters
 
 
@@ -241,20 +241,11 @@ def test_a_read_that_the_client_cancels_stops_inside_of_its_statement(tmp_path: 
 
     def endless(db: Database) -> str:
         """Read for ever."""
-        try:
-            with db._file.reading() as sql:
-                begun.set()
-                sql.execute(
-                    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-                    "SELECT count(*) FROM n"
-                ).fetchall()
-        finally:
-            ended.set()
+        read_for_ever(db, begun, ended)
         return "it ended"
 
-    hints = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-    tool = Tool(function=endless, hints=hints, title="Endless")
-    surface = replace(LITTLE, instructions="Wait.", tools=(tool,))
+    tools = (Tool(endless, "Endless", READS),)
+    surface = replace(LITTLE, instructions="Wait.", tools=tools)
 
     async def conversation(client: Client) -> bool:
         async with anyio.create_task_group() as group:
