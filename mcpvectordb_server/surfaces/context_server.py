@@ -514,56 +514,6 @@ class StatisticsReply(TypedDict, total=False):
     truncated: str
 
 
-def statistics(db: Database) -> StatisticsReply:
-    """The reply of `get_statistics`."""
-    shelf, file, backlog = db.memories.statistics(), db.stats(), db.memories.backlog()
-    total = shelf.memories
-    return StatisticsReply(
-        total_entries=total,
-        by_source=dict(shelf.by_source),
-        by_content_type=dict(shelf.by_content_type),
-        total_images=shelf.images,
-        unique_tags=shelf.tags,
-        database_size_mb=round(file.bytes / 2**20, 2),
-        total_threads=shelf.threads,
-        avg_entries_per_thread=round(total / shelf.threads, 2) if total else 0.0,
-        most_active_threads=[
-            {"thread_id": name, "count": count} for name, count in shelf.most_active_threads
-        ],
-        top_tags=[{"tag": tag, "count": count} for tag, count in shelf.top_tags],
-        backend="sqlite",
-        connection_metrics={
-            "read_only": db.read_only,
-            "busy_timeout_seconds": db.config.busy_timeout,
-        },
-        semantic_search={
-            **_available(shelf, "vector"),
-            "model": file.model,
-            "dimensions": file.dimension,
-            "context_count": total,
-            "embedding_count": shelf.embedded,
-            "chunk_count": shelf.chunks,
-            "coverage_percentage": round(100 * shelf.embedded / total, 2) if total else 0.0,
-            **({"note": backlog.note} if backlog.note else {}),
-        },
-        fts={
-            "enabled": True,
-            "available": True,
-            "engine": "fts5",
-            "language": db.config.language,
-            "indexed_entries": total,
-        },
-        chunking={
-            "enabled": True,
-            "available": True,
-            "chunk_size": file.chunk_size,
-            "chunk_overlap": file.chunk_overlap,
-            "aggregation": "max",
-        },
-        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_memories},
-    )
-
-
 def _available(shelf: MemoryStats, leg: str) -> dict[str, Any]:
     reason = shelf.unavailable.get(leg)
     return {"enabled": True, "available": reason is None, **({"reason": reason} if reason else {})}
@@ -675,7 +625,52 @@ def get_statistics(db: Database) -> StatisticsReply:
     """Tell how many entries, threads, tags and images there are, how large the file is, and which
     searches are available.
     """
-    return statistics(db)
+    shelf, file, backlog = db.memories.statistics(), db.stats(), db.memories.backlog()
+    total = shelf.memories
+    return StatisticsReply(
+        total_entries=total,
+        by_source=dict(shelf.by_source),
+        by_content_type=dict(shelf.by_content_type),
+        total_images=shelf.images,
+        unique_tags=shelf.tags,
+        database_size_mb=round(file.bytes / 2**20, 2),
+        total_threads=shelf.threads,
+        avg_entries_per_thread=round(total / shelf.threads, 2) if total else 0.0,
+        most_active_threads=[
+            {"thread_id": name, "count": count} for name, count in shelf.most_active_threads
+        ],
+        top_tags=[{"tag": tag, "count": count} for tag, count in shelf.top_tags],
+        backend="sqlite",
+        connection_metrics={
+            "read_only": db.read_only,
+            "busy_timeout_seconds": db.config.busy_timeout,
+        },
+        semantic_search={
+            **_available(shelf, "vector"),
+            "model": file.model,
+            "dimensions": file.dimension,
+            "context_count": total,
+            "embedding_count": shelf.embedded,
+            "chunk_count": shelf.chunks,
+            "coverage_percentage": round(100 * shelf.embedded / total, 2) if total else 0.0,
+            **({"note": backlog.note} if backlog.note else {}),
+        },
+        fts={
+            "enabled": True,
+            "available": True,
+            "engine": "fts5",
+            "language": db.config.language,
+            "indexed_entries": total,
+        },
+        chunking={
+            "enabled": True,
+            "available": True,
+            "chunk_size": file.chunk_size,
+            "chunk_overlap": file.chunk_overlap,
+            "aggregation": "max",
+        },
+        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_memories},
+    )
 
 
 def semantic_search_context(
@@ -706,8 +701,7 @@ def semantic_search_context(
     reply = SemanticReply(query=query, results=[], count=0, model=db.memories.model())
     if requested.problems:
         return SemanticReply(**reply, **_refused(requested))
-    page = _page(limit, offset, include_images, explain_query)
-    found = _search(db, query, requested, mode="vector", **page)
+    found = _search(db, locals(), mode="vector")
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
     reply["results"], reply["count"] = hits(found, ["semantic"]), len(found)
@@ -746,8 +740,7 @@ def fts_search_context(
     reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
     if requested.problems:
         return FtsReply(**reply, **_refused(requested, explain=explain_query))
-    page = _page(limit, offset, include_images, explain_query)
-    found = _search(db, query, requested, mode="text", words=mode, highlight=highlight, **page)
+    found = _search(db, locals(), mode="text", words=mode, highlight=highlight)
     reply["results"], reply["count"] = hits(found, ["fts"]), len(found)
     if note := found.note or found.reasons.get("text"):
         reply["note"] = note
@@ -789,21 +782,20 @@ def hybrid_search_context(
     """
     requested = requested_filters(db, locals())
     _not_blank(query)
-    modes = {_LEGS[each] for each in search_modes or _LEGS}
-    page = _page(limit, offset, include_images, explain_query)
-    options = {"mode": modes.pop() if len(modes) == 1 else "hybrid", "rrf_k": rrf_k, **page}
-    reply = HybridReply(query=query, results=[], count=0, fusion_method=fusion_method)
-    return _hybrid(db, reply, requested, options)
-
-
-def _hybrid(
-    db: Database, reply: HybridReply, requested: RequestedFilters, options: Mapping[str, Any]
-) -> HybridReply:
-    """The reply to a hybrid search, which holds the query, with the results put into it."""
-    reply |= HybridReply(search_modes_used=[], fts_count=0, semantic_count=0)
+    reply = HybridReply(
+        query=query,
+        results=[],
+        count=0,
+        fusion_method=fusion_method,
+        search_modes_used=[],
+        fts_count=0,
+        semantic_count=0,
+    )
     if requested.problems:
         return HybridReply(**reply, **_refused(requested))
-    found = _search(db, reply["query"], requested, **options)
+    modes = {_LEGS[each] for each in search_modes or _LEGS}
+    mode = modes.pop() if len(modes) == 1 else "hybrid"
+    found = _search(db, locals(), mode=mode, rrf_k=rrf_k)
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
     if reason and not used:
@@ -821,18 +813,22 @@ def _hybrid(
     if any(notes):
         reply["note"] = "; ".join(filter(None, notes))
     if found.explained:
-        reply["stats"] = hybrid_stats(found, found.explained, options["rrf_k"], requested.count)
+        reply["stats"] = hybrid_stats(found, found.explained, rrf_k, requested.count)
     return reply
 
 
-def _page(limit: int, offset: int, images: bool, explain: bool) -> dict[str, Any]:
-    return {"limit": limit, "offset": offset, "images": images, "explain": explain}
-
-
-def _search(
-    db: Database, query: str, requested: RequestedFilters, **options: Any
-) -> Results[Memory]:
-    return db.memories.search(query, rerank=db.config.rerank_memories, **requested.which, **options)
+def _search(db: Database, given: Mapping[str, Any], **options: Any) -> Results[Memory]:
+    """Search for the query, the page and the filters among the variables of a tool."""
+    return db.memories.search(
+        given["query"],
+        limit=given["limit"],
+        offset=given["offset"],
+        images=given["include_images"],
+        explain=given["explain_query"],
+        rerank=db.config.rerank_memories,
+        **given["requested"].which,
+        **options,
+    )
 
 
 def _refused(requested: RequestedFilters, *, explain: bool = False) -> FilterRefusal:
