@@ -141,26 +141,12 @@ def compare(
     text: Annotated[bool, "Return whole passages, with highlights"] = False,
 ) -> CompareReply:
     """Ask the same by words, by meaning, and by both, to see what each contributes."""
-
-    def by(mode: Mode) -> SearchResults:
-        return search(
-            site,
-            query=query,
-            mode=mode,
-            kind=kind,
-            limit=limit,
-            library=library,
-            thread=thread,
-            tags=tags,
-            file_type=file_type,
-            since=since,
-            until=until,
-            where=where,
-            group=group,
-            text=text,
-        )
-
-    return CompareReply(text=by("text"), vector=by("vector"), hybrid=by("hybrid"))
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "site"}
+    return CompareReply(
+        text=search(site, mode="text", **given),
+        vector=search(site, mode="vector", **given),
+        hybrid=search(site, mode="hybrid", **given),
+    )
 
 
 def _conditions(where: dict[str, Any] | None, file_type: str | None) -> dict[str, Any] | None:
