@@ -48,9 +48,6 @@ def error(reply: dict[str, Any]) -> str:
     return str(reply["error"])
 
 
-# The server as a whole
-
-
 # ingest_file
 
 

@@ -45,9 +45,6 @@ def error(reply: dict[str, Any]) -> tuple[str, str]:
     return reply["error"], reply["message"]
 
 
-# The server as a whole
-
-
 # ingest_document
 
 

@@ -99,9 +99,6 @@ def calls(notes: Database) -> Calls:
     return Calls(notes)
 
 
-# The surface as a whole
-
-
 # What all three searches answer
 
 

@@ -29,9 +29,6 @@ def scores(reply: dict[str, Any]) -> list[float]:
     return [each["score"] for each in reply["results"]]
 
 
-# The server as a whole
-
-
 # vector_add
 
 

@@ -216,9 +216,6 @@ def test_blank_queries_are_errors_and_an_empty_store_is_none(tools: Tools) -> No
         assert tools.found(name, query="apple") == []
 
 
-# fts_search_context
-
-
 # hybrid_search_context
 
 

@@ -33,9 +33,6 @@ def whole(tools: Tools, id: int) -> dict[str, Any]:
     return entry
 
 
-# The server as a whole
-
-
 # store_context
 
 
@@ -108,9 +105,6 @@ def test_without_a_model_the_message_says_that_the_embedding_is_pending(path: Pa
         )
         assert "embedding" not in tools.update_context(context_id=1, text="milk")["updated_fields"]
         assert tools.found("fts_search_context", query="milk") == [1]
-
-
-# update_context
 
 
 # delete_context and delete_context_batch
