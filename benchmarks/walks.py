@@ -197,12 +197,12 @@ def _search(db: Database) -> Request:
 def _tool(db: Database, surface: str, name: str, **given: Any) -> Request:
     """Call a tool as the server does, up to the reply that it hands to the MCP SDK."""
     from mcpvectordb_server import surfaces
-    from mcpvectordb_server.surface import call, publish
+    from mcpvectordb_server.surface import call, expose
 
-    published = publish([surfaces.load(surface)])[name]
+    exposed = expose([surfaces.load(surface)])[name]
 
     def request(number: int) -> None:
-        reply = call(published, db, {"query": QUERIES[number], **given})
+        reply = call(exposed, db, {"query": QUERIES[number], **given})
         assert not reply.failed, reply
 
     return request

@@ -23,7 +23,7 @@ from mcpvectordb_server.options import (
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
-    from mcpvectordb_server.surface import PublishedTool, Surface
+    from mcpvectordb_server.surface import ExposedTool, Surface
 
 # Nothing is lost after this time: every write was a committed transaction.
 CLOSING = 3.0
@@ -74,13 +74,13 @@ def serve(options: Options) -> None:
     os._exit(0)
 
 
-def tools(options: Options) -> tuple[list[Surface], dict[str, PublishedTool]]:
-    """The requested surfaces, and the tools on offer by their published names."""
-    from mcpvectordb_server.surface import publish
+def tools(options: Options) -> tuple[list[Surface], dict[str, ExposedTool]]:
+    """The requested surfaces, and the tools on offer by their exposed names."""
+    from mcpvectordb_server.surface import expose
     from mcpvectordb_server.surfaces import load
 
     surfaces = [load(name) for name in dict.fromkeys(options.surfaces)]
-    offered = publish(surfaces, read_only=options.config.read_only, disabled=options.disabled)
+    offered = expose(surfaces, read_only=options.config.read_only, disabled=options.disabled)
     if not offered:
         raise InvalidInput("no tool is left to offer: every one is disabled")
     return surfaces, offered
@@ -100,7 +100,7 @@ def _run(
     options: Options,
     db: Database,
     surfaces: list[Surface],
-    offered: dict[str, PublishedTool],
+    offered: dict[str, ExposedTool],
     transport: Callable[[Server[Any]], None],
 ) -> None:
     from mcpvectordb_server.server import Service

@@ -19,7 +19,7 @@ def _ignore(_: Progress) -> None:
 class Grant:
     """The grant of one call; a tool function gets it by a keyword parameter of this type.
 
-    The parameter is left out of the published schema.
+    The parameter is left out of the exposed schema.
 
     roots     folders that files may come from; None allows every readable file, () allows none
     progress  called at each step of long work; raises when the client has cancelled the call

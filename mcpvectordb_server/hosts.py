@@ -10,22 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpvectordb import InvalidInput
-from mcpvectordb_server import jsonc, toml_table, yaml_block
-
-Entry = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SettingsFormat:
-    """How a value is put at a path of a settings text, and dropped from it."""
-
-    put: Callable[[str, Sequence[str], Entry], str]
-    drop: Callable[[str, Sequence[str]], str]
-
-
-JSON = SettingsFormat(put=jsonc.put, drop=jsonc.drop)
-TOML = SettingsFormat(put=toml_table.put, drop=toml_table.drop)
-YAML = SettingsFormat(put=yaml_block.put, drop=yaml_block.drop)
+from mcpvectordb_server.settings import JSON, TOML, YAML, Entry, SettingsFormat
 
 
 def _command(line: Sequence[str]) -> Entry:

@@ -38,7 +38,8 @@ class _Cancelled(BaseException):
 class OngoingCall:
     """A call in a thread of its own; `work` gets a callback for its progress."""
 
-    def __init__(self, work: Callable[[ProgressCallback], Reply]) -> None:
+    def __init__(self, name: str, work: Callable[[ProgressCallback], Reply]) -> None:
+        self.name = name
         self._news: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
         self._heard, self._cancelled = True, False
         self._reply: Reply | None = None
@@ -106,7 +107,6 @@ class OngoingCalls:
 
     def __init__(self) -> None:
         self._calls: dict[str, OngoingCall] = {}
-        self._names: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def run(
@@ -119,12 +119,12 @@ class OngoingCalls:
     ) -> Reply:
         """The reply of a new call, or of the same one if it is under way; raises UnderWay."""
         key = _key(tool, arguments)
-        ongoing = self._take(key) or OngoingCall(work)
+        named = " ".join([tool, *_first_text(arguments)])
+        ongoing = self._take(key) or OngoingCall(named, work)
         if (reply := ongoing.wait(progress, seconds)) is not None:
             return reply
         with self._lock:
             self._calls[key] = ongoing
-            self._names[key] = " ".join([tool, *_first_text(arguments)])
         raise UnderWay(
             f"{tool} is still reading its source after {seconds:g} seconds and goes on in the "
             "background: call it again with the same arguments to get the result"
@@ -133,7 +133,7 @@ class OngoingCalls:
     def listed(self) -> list[str]:
         """A line for each call: its tool, what it reads, and how far it is."""
         with self._lock:
-            return [f"{self._names[key]}: {each.step}" for key, each in self._calls.items()]
+            return [f"{each.name}: {each.step}" for each in self._calls.values()]
 
     def _take(self, key: str) -> OngoingCall | None:
         oldest = time.monotonic() - KEPT_SECONDS

@@ -39,12 +39,12 @@ from mcpvectordb_server.replies import (
     reply_of,
 )
 from mcpvectordb_server.surface import (
+    ExposedTool,
     InternalError,
-    PublishedTool,
     ResourceTemplate,
     Surface,
     call,
-    published_names,
+    exposed_names,
 )
 
 log = logging.getLogger("mcpvectordb_server")
@@ -79,7 +79,7 @@ class Service:
         self,
         db: Any,
         surfaces: Iterable[Surface],
-        offered: Mapping[str, PublishedTool],
+        offered: Mapping[str, ExposedTool],
         *,
         version: str,
         roots: tuple[Path, ...] | None = None,
@@ -160,20 +160,20 @@ class Service:
     async def _call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        published = self._offered.get(params.name)
-        if published is None:
+        exposed = self._offered.get(params.name)
+        if exposed is None:
             raise MCPError(
                 types.INVALID_PARAMS,
                 f"Unknown tool: {cut(params.name, MAX_ECHO)}; there are {', '.join(self._offered)}",
             )
         raw = params.arguments or {}
-        self._warn_of_unknown(published, raw)
-        actor = _actor(ctx, published)
+        self._warn_of_unknown(exposed, raw)
+        actor = _actor(ctx, exposed)
         reply = await (
-            self._ingested(published, raw, _progress(ctx), actor)
-            if _ingests(published)
+            self._ingested(exposed, raw, _progress(ctx), actor)
+            if _ingests(exposed)
             else self._in_thread(
-                partial(self._call, published, raw, Grant(jobs=self._ongoing.listed), actor)
+                partial(self._call, exposed, raw, Grant(jobs=self._ongoing.listed), actor)
             )
         )
         _reply.set(reply)
@@ -185,15 +185,15 @@ class Service:
         )
 
     def _call(
-        self, published: PublishedTool, raw: Mapping[str, Any], grant: Grant, actor: str
+        self, exposed: ExposedTool, raw: Mapping[str, Any], grant: Grant, actor: str
     ) -> Reply:
         """Run a tool; what it changes is by `actor` in the history."""
         with self._db.acting_as(actor):
-            return call(published, self._db, raw, grant, anyio.from_thread.check_cancelled)
+            return call(exposed, self._db, raw, grant, anyio.from_thread.check_cancelled)
 
     async def _ingested(
         self,
-        published: PublishedTool,
+        exposed: ExposedTool,
         raw: Mapping[str, Any],
         progress: ProgressCallback,
         actor: str,
@@ -203,16 +203,16 @@ class Service:
         while True:
             try:
                 return await self._in_thread(
-                    partial(self._ingest, published, raw, progress, actor), ingests=True
+                    partial(self._ingest, exposed, raw, progress, actor), ingests=True
                 )
             except RetryLater as later:
                 if time.monotonic() + later.seconds > deadline:
-                    return refusal_of(published.surface.failure(published.tool.name, later))
+                    return refusal_of(exposed.surface.failure(exposed.tool.name, later))
                 await anyio.sleep(later.seconds)
 
     def _ingest(
         self,
-        published: PublishedTool,
+        exposed: ExposedTool,
         raw: Mapping[str, Any],
         progress: ProgressCallback,
         actor: str,
@@ -221,19 +221,19 @@ class Service:
 
         def work(report: ProgressCallback) -> Reply:
             grant = Grant(roots=self._roots, progress=report)
-            return self._call(published, raw, grant, actor)
+            return self._call(exposed, raw, grant, actor)
 
         try:
-            return self._ongoing.run(published.name, raw, work, progress, self._reply_seconds)
+            return self._ongoing.run(exposed.name, raw, work, progress, self._reply_seconds)
         except UnderWay as error:
-            return refusal_of(published.surface.failure(published.tool.name, error))
+            return refusal_of(exposed.surface.failure(exposed.tool.name, error))
 
-    def _warn_of_unknown(self, published: PublishedTool, raw: Mapping[str, Any]) -> None:
-        for name in published.tool.arguments.unknown(raw):
-            key = (published.name, name)
+    def _warn_of_unknown(self, exposed: ExposedTool, raw: Mapping[str, Any]) -> None:
+        for name in exposed.tool.arguments.unknown(raw):
+            key = (exposed.name, name)
             if key not in self._unknown and len(self._unknown) < _MOST_WARNINGS:
                 self._unknown.add(key)
-                log.warning("%s ignores the unknown argument %r", published.name, name[:100])
+                log.warning("%s ignores the unknown argument %r", exposed.name, name[:100])
 
     async def _in_thread(self, work: Callable[[], Any], *, ingests: bool = False) -> Any:
         """Run in a worker thread.
@@ -293,7 +293,7 @@ class Service:
     ) -> types.GetPromptResult:
         for surface in self._surfaces:
             if surface.prompt and surface.prompt.name == params.name:
-                text = surface.prompt.text.format_map(published_names(surface, self._offered))
+                text = surface.prompt.text.format_map(exposed_names(surface, self._offered))
                 message = types.PromptMessage(
                     role="user", content=types.TextContent(type="text", text=text)
                 )
@@ -303,25 +303,25 @@ class Service:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {cut(params.name, MAX_ECHO)}")
 
 
-def _actor(ctx: Context, published: PublishedTool) -> str:
+def _actor(ctx: Context, exposed: ExposedTool) -> str:
     """Who calls a tool, for the history: the client's name, as it says, and the surface."""
     params = ctx.session.client_params
     name = params.client_info.name if params is not None else ""
-    return f"{name or 'an MCP client'} ({published.surface.name})"
+    return f"{name or 'an MCP client'} ({exposed.surface.name})"
 
 
-def _ingests(published: PublishedTool) -> bool:
+def _ingests(exposed: ExposedTool) -> bool:
     """Whether a tool reads sources: one that changes the file and takes a Grant."""
-    return published.tool.arguments.grant is not None and not published.tool.hints.read_only
+    return exposed.tool.arguments.grant is not None and not exposed.tool.hints.read_only
 
 
 def instructions(
     surfaces: Iterable[Surface],
-    offered: Mapping[str, PublishedTool],
+    offered: Mapping[str, ExposedTool],
     version: str,
     db: Any = None,
 ) -> str:
-    """The server's instructions for agents: each surface's own, with published tool names.
+    """The server's instructions for agents: each surface's own, with exposed tool names.
 
     With `db` they say what the file holds.
     """
@@ -332,7 +332,7 @@ def instructions(
     for surface in surfaces:
         names = [each.name for each in offered.values() if each.surface is surface]
         parts.append(
-            f"{surface.instructions.format_map(published_names(surface, offered)).strip()}\n"
+            f"{surface.instructions.format_map(exposed_names(surface, offered)).strip()}\n"
             f"Tools of the surface {surface.name} {surface.version}: {', '.join(names) or 'none'}."
         )
         if db is not None and surface.about is not None:
@@ -340,25 +340,25 @@ def instructions(
     return "\n\n".join(parts)
 
 
-def description(published: PublishedTool, offered: Mapping[str, PublishedTool]) -> str:
-    """A tool's description, in which `other_tool` is replaced by its published name.
+def description(exposed: ExposedTool, offered: Mapping[str, ExposedTool]) -> str:
+    """A tool's description, in which `other_tool` is replaced by its exposed name.
 
     Tools that only read return what is stored, and say that it is no instruction.
     """
-    text = published.tool.description
-    if published.tool.hints.read_only:
+    text = exposed.tool.description
+    if exposed.tool.hints.read_only:
         text = f"{text}\n\n{IS_DATA}"
-    for name, published_name in published_names(published.surface, offered).items():
-        text = text.replace(f"`{name}`", f"`{published_name}`")
+    for name, exposed_name in exposed_names(exposed.surface, offered).items():
+        text = text.replace(f"`{name}`", f"`{exposed_name}`")
     return text
 
 
-def _tool(published: PublishedTool, offered: Mapping[str, PublishedTool]) -> types.Tool:
-    tool, hints = published.tool, published.tool.hints
+def _tool(exposed: ExposedTool, offered: Mapping[str, ExposedTool]) -> types.Tool:
+    tool, hints = exposed.tool, exposed.tool.hints
     return types.Tool(
-        name=published.name,
+        name=exposed.name,
         title=tool.title,
-        description=description(published, offered),
+        description=description(exposed, offered),
         input_schema=tool.arguments.schema,
         output_schema=tool.arguments.output,
         annotations=types.ToolAnnotations(

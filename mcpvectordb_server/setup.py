@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from mcpvectordb import Config, InvalidInput
 from mcpvectordb_server import options
-from mcpvectordb_server.hosts import Entry, McpHost, find
+from mcpvectordb_server.hosts import McpHost, find
+from mcpvectordb_server.settings import Entry
 
 NAME = "mcpvectordb"
 
@@ -119,13 +120,8 @@ def _carried_out(host: McpHost, change: SettingsChange, remove: bool, dry_run: b
 def plan(host: McpHost, path: Path, entry: Entry | None) -> SettingsChange:
     """The change that puts an entry into a settings file, or removes ours; nothing is written."""
     before = _read(path)
-    place = (host.section, NAME)
     try:
-        after = (
-            host.form.drop(before or "", place)
-            if entry is None
-            else host.form.put(before or "", place, entry)
-        )
+        after = host.form.changed(before or "", host.section, NAME, entry)
     except InvalidInput as error:
         raise InvalidInput(f"{path} was left as it is: {error}") from None
     return SettingsChange(path=path, before=before, after=after)

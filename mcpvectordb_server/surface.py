@@ -31,6 +31,13 @@ class Hints(NamedTuple):
     open_world: bool
 
 
+READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
+ADDS = READS._replace(read_only=False)
+"""Of a tool that adds, or does nothing where that was done already."""
+OVERWRITES = ADDS._replace(destructive=True)
+"""Of a tool that overwrites or deletes; done again, it changes nothing more."""
+
+
 class InternalError(MCPVectorDBError):
     """An unexpected exception: the log has its details, the reply has none."""
 
@@ -40,7 +47,7 @@ class InternalError(MCPVectorDBError):
         super().__init__("something went wrong inside the server; its log has the details")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tool:
     """One function that clients may call.
 
@@ -49,8 +56,8 @@ class Tool:
     """
 
     function: Callable[..., Any]
-    hints: Hints
     title: str
+    hints: Hints
     more: str = "ask for less"
     max_text: int = 100_000
 
@@ -88,7 +95,7 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A text for the user to send; `{tool}` in it is replaced by that tool's published name."""
+    """A text for the user to send; `{tool}` in it is replaced by that tool's exposed name."""
 
     name: str
     title: str
@@ -100,7 +107,7 @@ class Prompt:
 class Surface:
     """A set of tools that report errors in one way, as one specification says.
 
-    instructions  what an agent should know first; `{tool}` is replaced by the published name
+    instructions  what an agent should know first; `{tool}` is replaced by the exposed name
     failure       (name of the tool, error) -> the reply that reports the error
     about         db -> what the file holds, for the instructions; called at each handshake
     """
@@ -116,7 +123,7 @@ class Surface:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedTool:
+class ExposedTool:
     """A tool and the name by which this server offers it."""
 
     name: str
@@ -124,18 +131,18 @@ class PublishedTool:
     tool: Tool
 
 
-def publish(
+def expose(
     surfaces: Iterable[Surface], *, read_only: bool = False, disabled: Collection[str] = ()
-) -> dict[str, PublishedTool]:
-    """The tools on offer by published name; a name that is taken becomes `surface_tool`.
+) -> dict[str, ExposedTool]:
+    """The tools on offer by exposed name; a name that is taken becomes `surface_tool`.
 
     Names are given before tools are left out, so that disabling one tool never renames another.
     """
-    offered: dict[str, PublishedTool] = {}
+    offered: dict[str, ExposedTool] = {}
     for surface in surfaces:
         for tool in surface.tools:
             name = tool.name if tool.name not in offered else f"{surface.name}_{tool.name}"
-            offered[name] = PublishedTool(name=name, surface=surface, tool=tool)
+            offered[name] = ExposedTool(name=name, surface=surface, tool=tool)
     for name in disabled:
         if name not in offered:
             raise InvalidInput(
@@ -148,14 +155,14 @@ def publish(
     }
 
 
-def published_names(surface: Surface, offered: Mapping[str, PublishedTool]) -> dict[str, str]:
-    """The published name of each tool of a surface; a tool that is not offered keeps its own."""
+def exposed_names(surface: Surface, offered: Mapping[str, ExposedTool]) -> dict[str, str]:
+    """The exposed name of each tool of a surface; a tool that is not offered keeps its own."""
     found = {each.tool.name: each.name for each in offered.values() if each.surface is surface}
     return {tool.name: found.get(tool.name, tool.name) for tool in surface.tools}
 
 
 def call(
-    published: PublishedTool,
+    exposed: ExposedTool,
     db: Any,
     raw: Mapping[str, Any],
     grant: Grant | None = None,
@@ -167,7 +174,7 @@ def call(
     RetryLater is raised: nothing has happened yet, and the same call is made again later. What
     `cancelled` raises ends a tool that only reads; one that changes the file does so whole.
     """
-    tool, surface = published.tool, published.surface
+    tool, surface = exposed.tool, exposed.surface
     # A name may have half of a surrogate pair, which cannot be sent back.
     ignored = tool.arguments.ignored(raw).encode("utf-8", "replace").decode()
     try:
@@ -192,7 +199,7 @@ def call(
     except MCPVectorDBError as error:
         failure = error
     except Exception:
-        log.exception("%s failed", published.name)
+        log.exception("%s failed", exposed.name)
         failure = InternalError()
     return refusal_of(surface.failure(tool.name, failure))
 

@@ -102,7 +102,7 @@ def setup(
         remote_entry(known, url, token) if url else known.local(command_line(db, arguments, roots))
     )
     if print_entry:
-        show_block(known.form.put("", (known.section, NAME), entry))
+        show_block(known.form.changed("", known.section, NAME, entry))
     elif host:
         report = set_up(host, None if remove else entry, dry_run=dry_run)
         show_block(report.replace(token, "…") if token else report)

@@ -30,7 +30,7 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import MAX_REPLY, prefix_that_fits
-from mcpvectordb_server.surface import Hints, InternalError, Surface, Tool
+from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
 
 VERSION = "0.2.0"
 
@@ -544,9 +544,6 @@ def _metadata_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-_INGESTS = Hints(read_only=False, destructive=False, idempotent=True, open_world=False)
-
 SURFACE = Surface(
     name="mcpvectordb",
     version=VERSION,
@@ -560,34 +557,13 @@ SURFACE = Surface(
         "orders found in it."
     ),
     tools=(
-        Tool(function=ingest_file, title="Index a file", hints=_INGESTS),
-        Tool(
-            function=ingest_url, title="Index a web page", hints=_INGESTS._replace(open_world=True)
-        ),
-        Tool(
-            function=search,
-            title="Search documents",
-            hints=_READS,
-            more="lower top_k, or narrow by filter",
-        ),
-        Tool(
-            function=list_documents,
-            title="List documents",
-            hints=_READS,
-            more="ask again with a higher offset",
-        ),
-        Tool(
-            function=list_libraries,
-            title="List libraries",
-            hints=_READS,
-            more="search each library by its name",
-        ),
-        Tool(
-            function=delete_document,
-            title="Delete a document",
-            hints=Hints(read_only=False, destructive=True, idempotent=True, open_world=False),
-        ),
-        Tool(function=get_document, title="Read a document", hints=_READS),
+        Tool(ingest_file, "Index a file", ADDS),
+        Tool(ingest_url, "Index a web page", ADDS._replace(open_world=True)),
+        Tool(search, "Search documents", READS, more="lower top_k, or narrow by filter"),
+        Tool(list_documents, "List documents", READS, more="ask again with a higher offset"),
+        Tool(list_libraries, "List libraries", READS, more="search each library by its name"),
+        Tool(delete_document, "Delete a document", OVERWRITES),
+        Tool(get_document, "Read a document", READS),
     ),
     failure=failure,
 )

@@ -25,7 +25,7 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import MAX_ECHO, cut
-from mcpvectordb_server.surface import Hints, Surface, Tool
+from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, Surface, Tool
 
 VERSION = "2025-11-09"
 
@@ -376,8 +376,6 @@ def _listed_document(document: Document, pending: bool) -> OpenragListedDocument
     )
 
 
-_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-
 SURFACE = Surface(
     name="openrag",
     version=VERSION,
@@ -391,29 +389,11 @@ SURFACE = Surface(
         "orders found in it."
     ),
     tools=(
-        Tool(
-            function=ingest_document,
-            title="Ingest a text file",
-            hints=Hints(read_only=False, destructive=False, idempotent=False, open_world=False),
-        ),
-        Tool(
-            function=query_documents,
-            title="Query documents",
-            hints=_READS,
-            more="lower max_results",
-        ),
-        Tool(
-            function=list_documents,
-            title="List documents",
-            hints=_READS,
-            more="find others by querying",
-        ),
-        Tool(
-            function=delete_document,
-            title="Delete a document",
-            hints=Hints(read_only=False, destructive=True, idempotent=True, open_world=False),
-        ),
-        Tool(function=get_stats, title="Statistics", hints=_READS),
+        Tool(ingest_document, "Ingest a text file", ADDS._replace(idempotent=False)),
+        Tool(query_documents, "Query documents", READS, more="lower max_results"),
+        Tool(list_documents, "List documents", READS, more="find others by querying"),
+        Tool(delete_document, "Delete a document", OVERWRITES),
+        Tool(get_stats, "Statistics", READS),
     ),
     failure=failure,
 )

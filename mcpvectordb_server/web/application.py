@@ -24,8 +24,8 @@ from mcpvectordb_server.web.errors import HttpError, refusal
 from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
-from mcpvectordb_server.web.session import session
-from mcpvectordb_server.web.site import Site
+from mcpvectordb_server.web.shown import plain
+from mcpvectordb_server.web.site import Site, session
 from mcpvectordb_server.web.turns import Turns, Waiting
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -96,7 +96,9 @@ def _reply(
         nullcontext() if route.writes else site.db.deadline(waiting.check),
     ):
         reply = route.function(site, *files, **given)
-    return reply if isinstance(reply, Response) else _json(reply, route.status)
+    if isinstance(reply, Response):
+        return reply
+    return _json(plain(route.reply, reply), route.status)
 
 
 def _json(reply: Any, status: int = 200) -> Response:

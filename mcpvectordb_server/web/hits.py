@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -110,59 +110,36 @@ def item_replies(db: Database, items: Iterable[Chunk | Memory], longest: int) ->
 def _reply(hit: Hit[Any]) -> HitReply:
     item = hit.item
     own = _of_chunk(item, hit.line) if isinstance(item, Chunk) else _of_memory(item)
-    return cast(
-        "HitReply",
-        {
-            **own,
-            "line": hit.line,
-            "score": hit.score,
-            "relevance": hit.relevance,
-            "scores": {
-                name: value for name, value in hit.scores.to_dict().items() if value is not None
-            },
-            "snippet": _lines(hit.snippet),
-            "more": hit.more,
-        },
-    )
+    scores = {name: value for name, value in vars(hit.scores).items() if value is not None}
+    found = {name: getattr(hit, name) for name in ("line", "score", "relevance", "more")}
+    return cast("HitReply", {**own, **found, "scores": scores, "snippet": _lines(hit.snippet)})
 
 
-def _of_chunk(chunk: Chunk, line: int) -> Mapping[str, Any]:
+def _of_chunk(chunk: Chunk, line: int) -> dict[str, Any]:
     document = chunk.document
+    of_document = ("title", "path", "source", "library", "file_type")
+    of_chunk = ("citation", "first_line", "last_line", "page", "position", "start", "end")
     return {
         "kind": "document",
         "id": document.id,
         "chunk": chunk.id,
         "place": f"{document.path}:{line or chunk.first_line}",
-        "citation": chunk.citation,
         "date": document.modified or document.created_at,
-        "title": document.title,
-        "path": document.path,
-        "source": document.source,
-        "library": document.library,
-        "file_type": document.file_type,
-        "first_line": chunk.first_line,
-        "last_line": chunk.last_line,
-        "page": chunk.page,
-        "position": chunk.position,
-        "start": chunk.start,
-        "end": chunk.end,
         "headings": list(chunk.headings),
+        **{name: getattr(document, name) for name in of_document},
+        **{name: getattr(chunk, name) for name in of_chunk},
     }
 
 
-def _of_memory(memory: Memory) -> Mapping[str, Any]:
+def _of_memory(memory: Memory) -> dict[str, Any]:
+    own = ("id", "thread", "source", "metadata", "created_at", "updated_at")
     return {
         "kind": "memory",
-        "id": memory.id,
         "place": f"memory:{memory.id}",
         "citation": f"memory:{memory.id}, {memory.thread}, {memory.created_at[:10]}",
         "date": memory.created_at,
-        "thread": memory.thread,
-        "source": memory.source,
         "tags": list(memory.tags),
-        "metadata": None if memory.metadata is None else dict(memory.metadata),
-        "created_at": memory.created_at,
-        "updated_at": memory.updated_at,
+        **{name: getattr(memory, name) for name in own},
     }
 
 

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, NotFound, Progress
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.web.errors import ErrorReply, TooMany, error_reply
+from mcpvectordb_server.web.shown import Shown
 
 WORKERS = 3
 """Threads that work: a long sync leaves room for a file that is dropped meanwhile."""
@@ -31,15 +32,14 @@ JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 Work = Callable[[ProgressCallback], Mapping[str, Any]]
 
 
-class ProgressReply(TypedDict):
-    """How far a job is; `seconds_left` is an estimate, null while there is none."""
-
-    step: str
-    done: int
-    total: int | None
-    chunks: int
-    chunks_known: int
-    seconds_left: float | None
+ProgressReply = Annotated[
+    Progress,
+    Shown(
+        "ProgressReply",
+        "How far a job is; `seconds_left` is an estimate, null while there is none.",
+        without="tokens tokens_per_second",
+    ),
+]
 
 
 class JobReply(TypedDict):
@@ -87,7 +87,7 @@ class Job:
             kind=self.kind,
             title=self.title,
             state=self.state,
-            progress=None if self._progress is None else _progress_reply(self._progress),
+            progress=self._progress,
             queued_at=self._queued_at,
             ended_at=self._ended_at or None,
             result=self.result,
@@ -213,17 +213,6 @@ class Jobs:
 
 def _nothing(_: ProgressCallback) -> Mapping[str, Any]:
     return {}
-
-
-def _progress_reply(progress: Progress) -> ProgressReply:
-    return ProgressReply(
-        step=progress.step,
-        done=progress.done,
-        total=progress.total,
-        chunks=progress.chunks,
-        chunks_known=progress.chunks_known,
-        seconds_left=progress.seconds_left,
-    )
 
 
 def _now() -> str:

@@ -6,15 +6,15 @@ import inspect
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
-from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from mcpvectordb import __version__
 from mcpvectordb_server.web.errors import ErrorBody
 from mcpvectordb_server.web.route import ApiRoute
-from mcpvectordb_server.web.session import SessionReply
+from mcpvectordb_server.web.shown import adapter
+from mcpvectordb_server.web.site import SessionReply
 
 Schema = dict[str, Any]
 
@@ -108,8 +108,9 @@ def _json_body(inputs: Schema, in_path: list[str], schemas: Schema) -> Schema:
 
 
 def _responses(route: ApiRoute, schemas: Schema) -> Schema:
-    kind = get_type_hints(route.function)["return"]
-    content: Schema = {} if kind is Response else {"schema": _schema(kind, schemas)}
+    content: Schema = {}
+    if route.reply is not Response:
+        content = {"schema": _schema(route.reply, schemas)}
     return {
         str(route.status): {"description": "Done", "content": {route.media: content}},
         **_errors(),
@@ -150,13 +151,13 @@ def _events() -> Schema:
 
 def _schema(kind: Any, schemas: Schema) -> Schema:
     """A reference to the schema of a type, which is put among the `schemas`."""
-    made = TypeAdapter(kind).json_schema(mode="serialization", ref_template=_REFERENCE)
+    made = adapter(kind).json_schema(mode="serialization", ref_template=_REFERENCE)
     inner = made.pop("$defs", {})
     schemas.update(inner)
     if "$ref" in made:
         return made
-    schemas[kind.__name__] = made
-    return {"$ref": _REFERENCE.format(model=kind.__name__)}
+    schemas[made["title"]] = made
+    return {"$ref": _REFERENCE.format(model=made["title"])}
 
 
 def _hoisted(schema: Any, schemas: Schema) -> Any:

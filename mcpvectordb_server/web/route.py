@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -37,6 +37,11 @@ class ApiRoute:
     def arguments(self) -> Arguments:
         """The parameters of the function."""
         return arguments_of(self.function)
+
+    @property
+    def reply(self) -> Any:
+        """The type of what the function returns."""
+        return get_type_hints(self.function, include_extras=True)["return"]
 
 
 def get(path: str, function: Function, *, media: str = "application/json") -> ApiRoute:

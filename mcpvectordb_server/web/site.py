@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from mcpvectordb import Database
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from typing_extensions import TypedDict
+
+from mcpvectordb import Database, __version__
 from mcpvectordb_server.web.events import Events, FileWatch
-from mcpvectordb_server.web.jobs import Job, Jobs
+from mcpvectordb_server.web.jobs import Job, JobReply, Jobs
 from mcpvectordb_server.web.map_cache import MapCache
-from mcpvectordb_server.web.pace import Pace
+from mcpvectordb_server.web.shown import plain
 
 EMBED_SECONDS = 2.0
 """How long storing a memory or a text waits for its embedding; it is found by words at once."""
+
+
+WINDOW = 60.0
+"""Seconds that the pace is taken from."""
+
+
+class Pace:
+    """Remembers the counts of the last minute; a count that has grown begins anew."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def per_second(self, count: int) -> float | None:
+        """By how much the count falls in a second; None while that is not known."""
+        with self._lock:
+            now = self._clock()
+            if self._seen and count > self._seen[-1][1]:
+                self._seen.clear()
+            self._seen.append((now, count))
+            while now - self._seen[0][0] > WINDOW:
+                self._seen.popleft()
+            began, first = self._seen[0]
+            return (first - count) / (now - began) if first > count and now > began else None
 
 
 class Site:
@@ -39,4 +70,28 @@ class Site:
         self.watch.close()
 
     def _told(self, job: Job) -> None:
-        self.events.publish("job", job.reply(), job.id)
+        self.events.publish("job", plain(JobReply, job.reply()), job.id)
+
+
+class SessionReply(TypedDict):
+    """The file, what may be done with it, and the token that a page sends from now on."""
+
+    token: str
+    read_only: bool
+    version: str
+    file: str
+    path: str
+
+
+def session(site: Site, token: str) -> SessionReply:
+    """The first thing a page asks for, with the token of the address that it was opened by.
+
+    `token` is good until the server ends; programs may go on with their own.
+    """
+    return SessionReply(
+        token=token,
+        read_only=site.db.read_only,
+        version=__version__,
+        file=site.db.path.name,
+        path=site.db.place,
+    )

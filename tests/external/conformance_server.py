@@ -18,7 +18,7 @@ from mcpvectordb_server import connections, http
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
-from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool, publish
+from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool, expose
 
 TOKEN = "a-token-for-conformance"
 
@@ -129,7 +129,7 @@ def with_token(app: ASGIApp) -> ASGIApp:
 
 def main() -> None:
     """Serve until stopped."""
-    service = Service(Nothing(), [SURFACE], publish([SURFACE]), version="1")
+    service = Service(Nothing(), [SURFACE], expose([SURFACE]), version="1")
     app = http.application(
         service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", [])
     )

@@ -29,7 +29,7 @@ pytestmark = [
 def test_a_model_reads_every_reply(host: str, path: Path, tmp_path: Path) -> None:
     with Database(path) as db:
         turns = readable.fill(db, tmp_path)
-    names = readable.published()
+    names = readable.exposed()
     server = [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)]
     for surface in readable.surfaces():
         server += ["--surface", surface.name]

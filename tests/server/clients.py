@@ -22,7 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcpvectordb import RetryLater
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.server import Service, _block, _ingests
-from mcpvectordb_server.surface import Surface, call, publish
+from mcpvectordb_server.surface import Surface, call, expose
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -30,7 +30,7 @@ VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 def service(
     db: Any, *surfaces: Surface, roots: Any = None, read_only: bool = False, **options: Any
 ) -> Service:
-    offered = publish(surfaces, read_only=read_only)
+    offered = expose(surfaces, read_only=read_only)
     return Service(db, surfaces, offered, version="9.9.9", roots=roots, **options)
 
 
@@ -56,19 +56,19 @@ def ask(made: Service, tool: str, arguments: Mapping[str, Any] | None = None) ->
     A handshake takes forty times as long as a call: what clients see of a call is tested by those
     tests that `talk`, and is on record in the goldens.
     """
-    published, raw = made._offered.get(tool), json.loads(json.dumps(dict(arguments or {})))
-    if published is None:
+    exposed, raw = made._offered.get(tool), json.loads(json.dumps(dict(arguments or {})))
+    if exposed is None:
         return talk(made, lambda client: client.call_tool(tool, raw))
-    made._warn_of_unknown(published, raw)
-    actor = f"test ({published.surface.name})"
-    if _ingests(published):
+    made._warn_of_unknown(exposed, raw)
+    actor = f"test ({exposed.surface.name})"
+    if _ingests(exposed):
         try:
-            reply = made._ingest(published, raw, lambda _: None, actor)
+            reply = made._ingest(exposed, raw, lambda _: None, actor)
         except RetryLater:  # which the server waits for
             return talk(made, lambda client: client.call_tool(tool, raw))
     else:
         with made._db.acting_as(actor):
-            reply = call(published, made._db, raw, Grant(jobs=made._ongoing.listed))
+            reply = call(exposed, made._db, raw, Grant(jobs=made._ongoing.listed))
     return types.CallToolResult(
         content=[_block(each) for each in reply.content],
         structured_content=reply.structured,

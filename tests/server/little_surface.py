@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import MCPVectorDBError, NotFound, Progress, RetryLater
+from mcpvectordb import Database, MCPVectorDBError, NotFound, Progress, RetryLater
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.surface import Hints, InternalError, Prompt, ResourceTemplate, Surface, Tool
@@ -192,3 +192,14 @@ FLAGGING = Surface(
         name="guide", title="Guide", description="How to use it.", text="Call {find} first."
     ),
 )
+
+
+def read_for_ever(db: Database, begun: threading.Event, ended: threading.Event) -> None:
+    """A read that only its deadline or its client ends; it says when it begins and has ended."""
+    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+    try:
+        with db._file.reading() as sql:
+            begun.set()
+            sql.execute(f"{numbers} SELECT count(*) FROM n").fetchall()
+    finally:
+        ended.set()

@@ -103,7 +103,7 @@ def test_a_client_that_stops_listening_ends_the_work() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        OngoingCall(work).wait(gone, LONG)
+        OngoingCall("ingest", work).wait(gone, LONG)
     assert ended.wait(LONG)
 
 

@@ -11,9 +11,9 @@ from mcp import Client, MCPError
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.server import IS_DATA, WARM_AFTER, WORKERS
-from mcpvectordb_server.surface import Hints, Tool
+from mcpvectordb_server.surface import READS, Tool
 from tests.server.clients import VERSIONS, ask, exchange, refusal, service, talk
-from tests.server.little_surface import FLAGGING, LITTLE, Shelf
+from tests.server.little_surface import FLAGGING, LITTLE, Shelf, read_for_ever
 from tests.support import Letters
 
 
@@ -33,7 +33,7 @@ def test_every_tool_is_listed_with_schema_description_and_all_four_annotations()
         )
 
 
-def test_descriptions_use_the_published_names_of_other_tools() -> None:
+def test_descriptions_use_the_exposed_names_of_other_tools() -> None:
     tools = {
         tool.name: tool
         for tool in talk(
@@ -61,7 +61,7 @@ def test_agents_and_hosts_see_that_replies_are_data_from_outside() -> None:
         assert result.meta["mcpvectordb/untrusted"] is True
 
 
-def test_instructions_use_the_published_names() -> None:
+def test_instructions_use_the_exposed_names() -> None:
     async def instructions(client: Client) -> Any:
         return client.instructions
 
@@ -189,7 +189,7 @@ def test_resource_errors_have_no_details_and_long_resources_are_truncated() -> N
     assert text.endswith("[… 100,000 more characters; ask for less]")
 
 
-def test_a_prompt_uses_the_published_names() -> None:
+def test_a_prompt_uses_the_exposed_names() -> None:
     async def conversation(client: Client) -> Any:
         prompts = (await client.list_prompts()).prompts
         return prompts, await client.get_prompt("guide")
@@ -241,20 +241,11 @@ def test_a_read_that_the_client_cancels_stops_inside_of_its_statement(tmp_path: 
 
     def endless(db: Database) -> str:
         """Read for ever."""
-        try:
-            with db._file.reading() as sql:
-                begun.set()
-                sql.execute(
-                    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-                    "SELECT count(*) FROM n"
-                ).fetchall()
-        finally:
-            ended.set()
+        read_for_ever(db, begun, ended)
         return "it ended"
 
-    hints = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-    tool = Tool(function=endless, hints=hints, title="Endless")
-    surface = replace(LITTLE, instructions="Wait.", tools=(tool,))
+    tools = (Tool(endless, "Endless", READS),)
+    surface = replace(LITTLE, instructions="Wait.", tools=tools)
 
     async def conversation(client: Client) -> bool:
         async with anyio.create_task_group() as group:

@@ -12,7 +12,8 @@ import pytest
 from mcpvectordb import InvalidInput
 from mcpvectordb.cli.main import program
 from mcpvectordb_server import setup
-from mcpvectordb_server.hosts import HOSTS, Entry
+from mcpvectordb_server.hosts import HOSTS
+from mcpvectordb_server.settings import Entry
 from mcpvectordb_server.setup import (
     SettingsChange,
     apply,

@@ -7,49 +7,49 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.replies import MAX_REFUSAL, Reply, to_json
-from mcpvectordb_server.surface import call, publish, published_names
+from mcpvectordb_server.surface import call, expose, exposed_names
 from tests.server.little_surface import FLAGGING, LITTLE, Shelf
 
 
 def ask(name: str, *, db: Shelf | None = None, **raw: Any) -> Reply:
-    return call(publish([LITTLE, FLAGGING])[name], db or Shelf(), raw)
+    return call(expose([LITTLE, FLAGGING])[name], db or Shelf(), raw)
 
 
 def test_the_first_surface_keeps_its_names_and_a_later_clash_is_prefixed() -> None:
-    assert [name for name in publish([LITTLE, FLAGGING]) if "find" in name] == [
+    assert [name for name in expose([LITTLE, FLAGGING]) if "find" in name] == [
         "find",
         "flagging_find",
     ]
-    assert [name for name in publish([FLAGGING, LITTLE]) if "find" in name] == [
+    assert [name for name in expose([FLAGGING, LITTLE]) if "find" in name] == [
         "find",
         "little_find",
     ]
 
 
 def test_hiding_a_tool_never_renames_another() -> None:
-    offered = publish([LITTLE, FLAGGING], disabled=["find"])
+    offered = expose([LITTLE, FLAGGING], disabled=["find"])
     assert "find" not in offered
     assert offered["flagging_find"].surface is FLAGGING
 
 
 def test_an_unknown_tool_cannot_be_hidden() -> None:
     with pytest.raises(InvalidInput, match="no tool 'finds' to disable; did you mean find"):
-        publish([LITTLE], disabled=["finds"])
+        expose([LITTLE], disabled=["finds"])
 
 
 def test_read_only_offers_only_tools_that_read() -> None:
-    assert "add" in publish([LITTLE])
-    assert "add" not in publish([LITTLE], read_only=True)
-    assert "find" in publish([LITTLE], read_only=True)
+    assert "add" in expose([LITTLE])
+    assert "add" not in expose([LITTLE], read_only=True)
+    assert "find" in expose([LITTLE], read_only=True)
 
 
 def test_names_in_force_are_by_surface() -> None:
-    offered = publish([LITTLE, FLAGGING])
-    assert published_names(FLAGGING, offered) == {
+    offered = expose([LITTLE, FLAGGING])
+    assert exposed_names(FLAGGING, offered) == {
         "find": "flagging_find",
         "broken": "flagging_broken",
     }
-    assert published_names(LITTLE, offered)["find"] == "find"
+    assert exposed_names(LITTLE, offered)["find"] == "find"
 
 
 def test_a_call_runs_the_function() -> None:

@@ -34,7 +34,7 @@ from mcpvectordb_server.replies import (
     cut,
     with_note,
 )
-from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool
+from mcpvectordb_server.surface import READS, Prompt, ResourceTemplate, Surface, Tool
 from mcpvectordb_server.surfaces.qmd.guide import EMBED_HERE, GUIDE, INSTRUCTIONS, NO_VECTORS
 
 VERSION = "1.0.0"
@@ -537,49 +537,17 @@ def _not_negative(name: str, value: int | None) -> int | None:
     return value
 
 
-_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
-
 SURFACE = Surface(
     name="qmd",
     version=VERSION,
     instructions=INSTRUCTIONS,
     tools=(
-        Tool(
-            function=search,
-            title="Search by words",
-            hints=_READS,
-            more="lower limit, or raise minScore",
-        ),
-        Tool(
-            function=vsearch,
-            title="Search by meaning",
-            hints=_READS,
-            more="lower limit, or raise minScore",
-        ),
-        Tool(
-            function=query,
-            title="Search thoroughly",
-            hints=_READS,
-            more="lower limit, or raise minScore",
-        ),
-        Tool(
-            function=get,
-            title="Read a document",
-            hints=_READS,
-            more="ask for the rest with fromLine and maxLines",
-        ),
-        Tool(
-            function=multi_get,
-            title="Read several documents",
-            hints=_READS,
-            more="ask for fewer, or set maxLines",
-        ),
-        Tool(
-            function=status,
-            title="Index status",
-            hints=_READS,
-            more="search each collection by its name",
-        ),
+        Tool(search, "Search by words", READS, more="lower limit, or raise minScore"),
+        Tool(vsearch, "Search by meaning", READS, more="lower limit, or raise minScore"),
+        Tool(query, "Search thoroughly", READS, more="lower limit, or raise minScore"),
+        Tool(get, "Read a document", READS, more="ask for the rest with fromLine and maxLines"),
+        Tool(multi_get, "Read several documents", READS, more="ask for fewer, or set maxLines"),
+        Tool(status, "Index status", READS, more="search each collection by its name"),
     ),
     failure=failure,
     template=ResourceTemplate(

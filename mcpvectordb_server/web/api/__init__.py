@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mcpvectordb_server.web.api import (
-    chunks,
     documents,
     history,
     ingest,
@@ -25,10 +24,10 @@ ROUTES: tuple[ApiRoute, ...] = (
     get("/api/documents/{id}", documents.get_document),
     write("PATCH", "/api/documents/{id}", documents.update_document),
     get("/api/documents/{id}/text", documents.get_text),
-    get("/api/documents/{id}/chunks", chunks.list_chunks),
+    get("/api/documents/{id}/chunks", documents.list_chunks),
     get("/api/documents/{id}/similar", documents.similar_to_document),
-    get("/api/chunks/{chunk}", chunks.get_chunk),
-    get("/api/chunks/{chunk}/similar", chunks.similar_to_chunk),
+    get("/api/chunks/{chunk}", documents.get_chunk),
+    get("/api/chunks/{chunk}/similar", documents.similar_to_chunk),
     get("/api/folders", documents.folders),
     get("/api/file_types", documents.file_types),
     get("/api/passed_over", libraries.passed_over),

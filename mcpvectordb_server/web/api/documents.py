@@ -1,40 +1,39 @@
-"""/api/documents, /api/folders, /api/file_types: what is stored of sources."""
+"""/api/documents, /api/chunks, /api/folders, /api/file_types: what is stored of sources."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import Condition, Document, InvalidInput, NotFound
+from mcpvectordb import (
+    Chunk,
+    Condition,
+    Document,
+    DocumentHeading,
+    Ingested,
+    InvalidInput,
+    NotFound,
+)
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
 Offset = Annotated[int, "Items to leave out before", Field(ge=0, le=10_000_000)]
 Few = Annotated[int, "How many", Field(ge=1, le=50)]
 DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
+Syntax = Literal["markdown", "text", "code"]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
 UNDO = "It can be undone as long as the history has it (Health, Changes)."
 
 
-class DocumentEntry(TypedDict):
-    """A document as the library has it; `path` is its name in listings."""
-
-    id: str
-    library: str
-    source: str
-    title: str
-    hash: str
-    file_type: str
-    size: int
-    modified: str
-    created_at: str
-    metadata: dict[str, Any]
-    chunks: int
-    path: str
+DocumentEntry = Annotated[
+    Document,
+    Shown("DocumentEntry", "A document as the library has it; `path` is its name in listings."),
+]
 
 
 class DocumentList(TypedDict):
@@ -45,29 +44,31 @@ class DocumentList(TypedDict):
     note: str
 
 
-class HeadingReply(TypedDict):
-    """A heading: its line, its level from 1, its text."""
-
-    line: int
-    level: int
-    title: str
+HeadingReply = Annotated[
+    DocumentHeading, Shown("HeadingReply", "A heading: its line, its level from 1, its text.")
+]
 
 
-class DocumentDetails(DocumentEntry):
-    """A document with what else is known of it; `former` if the id was an earlier one."""
-
-    former: bool
-    pending: int
-    descriptions: list[str]
-    text_bytes: int
-    syntax: Literal["markdown", "text", "code"]
+DocumentDetails = Annotated[
+    dict[str, Any],
+    Shown(
+        "DocumentDetails",
+        "A document with what else is known of it; `former` if the id was an earlier one.",
+        Document,
+        former=bool,
+        pending=int,
+        descriptions=list[str],
+        text_bytes=int,
+        syntax=Syntax,
+    ),
+]
 
 
 class TextReply(TypedDict):
     """Some lines of a document; `start` is their offset in its text, `lines` the number of all."""
 
     id: str
-    syntax: Literal["markdown", "text", "code"]
+    syntax: Syntax
     first_line: int
     last_line: int
     lines: int
@@ -77,22 +78,28 @@ class TextReply(TypedDict):
     outline: list[HeadingReply]
 
 
-class UpdatedDocument(TypedDict):
-    """The document after a change."""
+UpdatedDocument = Annotated[
+    Ingested,
+    Shown(
+        "UpdatedDocument",
+        "The document after a change.",
+        only="status document note",
+        status=str,
+        document=DocumentEntry,
+    ),
+]
 
-    status: str
-    document: DocumentEntry
-    note: str
 
-
-class DoomedDocument(TypedDict):
-    """A document that is to be removed; `followed` if a sync may take it in again."""
-
-    id: str
-    title: str
-    path: str
-    chunks: int
-    followed: bool
+DoomedDocument = Annotated[
+    dict[str, Any],
+    Shown(
+        "DoomedDocument",
+        "A document that is to be removed; `followed` if a sync may take it in again.",
+        Document,
+        only="id title path chunks followed",
+        followed=bool,
+    ),
+]
 
 
 class DeletedDocuments(TypedDict):
@@ -168,7 +175,7 @@ def list_documents(
     documents = site.db.documents
     found = documents.browse(library=library, where=where, limit=limit, offset=offset, sort=sort)
     return DocumentList(
-        documents=[document_reply(each) for each in found],
+        documents=found,
         total=documents.count(library=library, where=where),
         note="" if found or offset else documents.why_empty(library=library, where=where),
     )
@@ -178,14 +185,14 @@ def get_document(site: Site, *, id: DocumentId) -> DocumentDetails:
     """A document with its metadata and what waits of it."""
     document, former = found_document(site, id)
     documents = site.db.documents
-    return DocumentDetails(
-        **document_reply(document),
-        former=former,
-        pending=len(documents.waiting(document.id)),
-        descriptions=documents.descriptions(document.library, document.source),
-        text_bytes=documents.text_bytes(document.id),
-        syntax=documents.syntax(document.id),
-    )
+    return {
+        **vars(document),
+        "former": former,
+        "pending": len(documents.waiting(document.id)),
+        "descriptions": documents.descriptions(document.library, document.source),
+        "text_bytes": documents.text_bytes(document.id),
+        "syntax": documents.syntax(document.id),
+    }
 
 
 def get_text(
@@ -209,10 +216,7 @@ def get_text(
         start=sum(len(row) + 1 for row in rows[: line - 1]),
         text="\n".join(chosen),
         more=line - 1 + lines < len(rows),
-        outline=[
-            HeadingReply(line=each.line, level=each.level, title=each.title)
-            for each in site.db.documents.outline(document.id)
-        ],
+        outline=site.db.documents.outline(document.id),
     )
 
 
@@ -233,15 +237,12 @@ def update_document(
 ) -> UpdatedDocument:
     """Change what people say of a document; its id may change with its title."""
     document, _ = found_document(site, id)
-    done = site.db.documents.update(
+    return site.db.documents.update(
         document.id,
         title=title,
         metadata=metadata,
         metadata_patch=metadata_patch,
         library=library,
-    )
-    return UpdatedDocument(
-        status=done.status, document=document_reply(done.document), note=done.note
     )
 
 
@@ -259,16 +260,7 @@ def delete_documents(
         except NotFound:
             missing.append(id)
     followed = {each.name for each in site.db.documents.libraries() if each.root}
-    doomed = [
-        DoomedDocument(
-            id=each.id,
-            title=each.title,
-            path=each.path,
-            chunks=each.chunks,
-            followed=each.library in followed,
-        )
-        for each in found
-    ]
+    doomed = [{**vars(each), "followed": each.library in followed} for each in found]
     if found and not dry_run:
         # One change, so that it is undone at once.
         site.db.documents.delete_where(where=[("id", "in", [each.id for each in found])])
@@ -312,11 +304,6 @@ def file_types(site: Site) -> FileTypeList:
     )
 
 
-def document_reply(document: Document) -> DocumentEntry:
-    """A document for the API."""
-    return cast("DocumentEntry", document.to_dict())
-
-
 def found_document(site: Site, id: str) -> tuple[Document, bool]:
     """The document with an id, and whether it has another one by now; raises NotFound."""
     try:
@@ -326,6 +313,80 @@ def found_document(site: Site, id: str) -> tuple[Document, bool]:
         if place is None or not place.former:
             raise
         return place.document, True
+
+
+# Passages
+
+ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
+
+
+ChunkReply = Annotated[
+    dict[str, Any],
+    Shown(
+        "ChunkReply",
+        "A passage as the index has it: offsets in the document's text, and what it is read with.",
+        Chunk,
+        only="id position start end first_line last_line page headings header footer text citation "
+        "embedded",
+        citation=str,
+        embedded=bool,
+    ),
+]
+
+
+class ChunkList(TypedDict):
+    """A page of the passages of a document."""
+
+    chunks: list[ChunkReply]
+    total: int
+
+
+class NeighboursReply(TypedDict):
+    """A passage between its neighbours, which are null at the ends of the document."""
+
+    document: DocumentEntry
+    chunk: ChunkReply
+    before: ChunkReply | None
+    after: ChunkReply | None
+
+
+def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0) -> ChunkList:
+    """The passages of a document as the index has them."""
+    document, _ = found_document(site, id)
+    waiting = site.db.documents.waiting(document.id)
+    found = site.db.documents.chunks(document.id, limit=limit, offset=offset)
+    return ChunkList(chunks=[chunk_reply(each, waiting) for each in found], total=document.chunks)
+
+
+def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
+    """A passage with the ones before and after it."""
+    there = site.db.documents.chunks_by_ids([chunk])
+    if not there:
+        raise NotFound(f"no passage has the id {chunk}")
+    found = there[0]
+    first = max(0, found.position - 1)
+    around = {
+        each.position: each
+        for each in site.db.documents.chunks(found.document.id, limit=3, offset=first)
+    }
+    waiting = site.db.documents.waiting(found.document.id)
+    before, after = around.get(found.position - 1), around.get(found.position + 1)
+    return NeighboursReply(
+        document=found.document,
+        chunk=chunk_reply(found, waiting),
+        before=None if before is None else chunk_reply(before, waiting),
+        after=None if after is None else chunk_reply(after, waiting),
+    )
+
+
+def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarReply:
+    """The passages nearest to one, near-duplicates among them."""
+    return similar_reply(site.db, site.db.similar(chunk=chunk, limit=limit))
+
+
+def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
+    """A passage for the API; `waiting` are the ids of those without an embedding."""
+    return {**vars(chunk), "citation": chunk.citation, "embedded": chunk.id not in waiting}
 
 
 def _in_folder(library: str | None, folder: str, direct: bool) -> Condition:

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import HistoryEntry
+from mcpvectordb import ChangedItem, HistoryEntry, Undone
 from mcpvectordb_server.web.api.documents import Limit
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 ChangeNumber = Annotated[int, "The number of a change", Field(ge=1, lt=2**63)]
 
 
-class ItemEntry(TypedDict):
-    """What a change did to a document, a memory, a vector or a library."""
-
-    shelf: str
-    name: str
-    kind: Literal["added", "replaced", "updated", "deleted"]
-    title: str
+ItemEntry = Annotated[
+    ChangedItem,
+    Shown("ItemEntry", "What a change did to a document, a memory, a vector or a library."),
+]
 
 
-class ChangeEntry(TypedDict):
-    """One change: its first items, and how many there are."""
-
-    number: int
-    time: str
-    actor: str
-    action: str
-    items: list[ItemEntry]
-    count: int
+ChangeEntry = Annotated[
+    HistoryEntry,
+    Shown(
+        "ChangeEntry",
+        "One change: its first items, and how many there are.",
+        items=tuple[ItemEntry, ...],
+    ),
+]
 
 
 class HistoryReply(TypedDict):
@@ -47,14 +44,10 @@ class DiffReply(TypedDict):
     diff: str
 
 
-class UndoReply(TypedDict):
-    """What an undo did, by the names of items; `kept` were changed again since."""
-
-    number: int
-    restored: list[str]
-    removed: list[str]
-    kept: list[str]
-    note: str
+UndoReply = Annotated[
+    Undone,
+    Shown("UndoReply", "What an undo did, by the names of items; `kept` were changed again since."),
+]
 
 
 def list_changes(
@@ -65,7 +58,7 @@ def list_changes(
     limit: Limit = 50,
 ) -> HistoryReply:
     """List what was changed, by whom and when, the newest first."""
-    return {"changes": [_entry(each) for each in site.db.history(name, since=since, limit=limit)]}
+    return {"changes": list(site.db.history(name, since=since, limit=limit))}
 
 
 def diff(site: Site, *, number: ChangeNumber) -> DiffReply:
@@ -79,24 +72,4 @@ def undo(
     """Take back a change; that is a change itself, which can be taken back."""
     done = site.db.undo(change, embed=False)
     site.embed()
-    return {
-        "number": done.number,
-        "restored": list(done.restored),
-        "removed": list(done.removed),
-        "kept": list(done.kept),
-        "note": done.note,
-    }
-
-
-def _entry(entry: HistoryEntry) -> ChangeEntry:
-    return {
-        "number": entry.number,
-        "time": entry.time,
-        "actor": entry.actor,
-        "action": entry.action,
-        "items": [
-            {"shelf": each.shelf, "name": each.name, "kind": each.kind, "title": each.title}
-            for each in entry.items
-        ],
-        "count": entry.count,
-    }
+    return done

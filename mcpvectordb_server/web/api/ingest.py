@@ -12,13 +12,13 @@ from typing import IO, Annotated, Any
 
 from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
-from typing_extensions import TypedDict
 
 from mcpvectordb import Exists, Ingested, InvalidInput, Source
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.web.api.documents import DocumentEntry, document_reply
+from mcpvectordb_server.web.api.documents import DocumentEntry
 from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
 from mcpvectordb_server.web.errors import HttpError
+from mcpvectordb_server.web.shown import Shown, plain
 from mcpvectordb_server.web.site import Site
 
 MOST_UPLOADS = 16
@@ -31,13 +31,16 @@ Metadata = Annotated[dict[str, Any] | None, "What else there is to say of it"]
 Replace = Annotated[bool, "Whether it may take the place of another text of that name (or: 409)"]
 
 
-class IngestedReply(TypedDict):
-    """What became of a source; `pending` passages wait for their embedding."""
-
-    status: str
-    document: DocumentEntry
-    pending: int
-    note: str
+IngestedReply = Annotated[
+    Ingested,
+    Shown(
+        "IngestedReply",
+        "What became of a source; `pending` passages wait for their embedding.",
+        only="status document pending note",
+        status=str,
+        document=DocumentEntry,
+    ),
+]
 
 
 class Upload:
@@ -117,7 +120,7 @@ def upload_file(
         finally:
             file.close()
         site.embed()
-        return ingested_reply(done)
+        return _result(done)
 
     return JobStarted(job=site.jobs.add("upload", str(source), work).reply())
 
@@ -135,18 +138,15 @@ def ingest_text(
     """Store a text as a document."""
     given: dict[str, Any] = {"title": title, "library": library, "metadata": metadata}
     if source is not None:
-        done = site.db.documents.ingest_text(text, source=source, replace=replace, **given)
-        return ingested_reply(done)
+        return site.db.documents.ingest_text(text, source=source, replace=replace, **given)
     name = f"note-{datetime.now().astimezone():%Y-%m-%d-%H%M}"
     number = 1
     while True:  # who stores at the same time takes the next one
         free = f"{name}.md" if number == 1 else f"{name}-{number}.md"
         try:
-            done = site.db.documents.ingest_text(text, source=free, replace=False, **given)
+            return site.db.documents.ingest_text(text, source=free, replace=False, **given)
         except Exists:
             number += 1
-        else:
-            return ingested_reply(done)
 
 
 def ingest_url(
@@ -165,7 +165,7 @@ def ingest_url(
             url, library=library, metadata=metadata, guard=True, embed=False, progress=progress
         )
         site.embed()
-        return ingested_reply(done)
+        return _result(done)
 
     return JobStarted(job=site.jobs.add("url", url, work).reply())
 
@@ -198,14 +198,9 @@ def ingest_folder(
     return JobStarted(job=site.jobs.add("folder", title, work).reply())
 
 
-def ingested_reply(done: Ingested) -> IngestedReply:
-    """The result of an ingest."""
-    return IngestedReply(
-        status=done.status,
-        document=document_reply(done.document),
-        pending=done.pending,
-        note=done.note,
-    )
+def _result(done: Ingested) -> Mapping[str, Any]:
+    shown: Mapping[str, Any] = plain(IngestedReply, done)
+    return shown
 
 
 def _check_new(site: Site, library: str, source: str, file: Upload) -> None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import InvalidInput, Library, NotFound, Synced, Unreadable
+from mcpvectordb import InvalidInput, Library, NotFound, PassedOver, Synced, Unreadable
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.web.api.documents import (
-    UNDO,
-    DocumentEntry,
-    Limit,
-    Offset,
-    document_reply,
-)
+from mcpvectordb_server.web.api.documents import UNDO, DocumentEntry, Limit, Offset
 from mcpvectordb_server.web.jobs import JobReply
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 MOST_DIRECTORIES = 1_000
@@ -29,18 +24,12 @@ EVERYTHING = "**/*"
 Name = Annotated[str, "The name of the library"]
 
 
-class LibraryReply(TypedDict):
-    """A library with its counts; `root` is the folder that it follows, or ""."""
-
-    name: str
-    documents: int
-    chunks: int
-    root: str
-    pattern: str
-    ignore: list[str]
-    description: str
-    created_at: str
-    confirmed: bool
+LibraryReply = Annotated[
+    Library,
+    Shown(
+        "LibraryReply", 'A library with its counts; `root` is the folder that it follows, or "".'
+    ),
+]
 
 
 class LibraryList(TypedDict):
@@ -99,13 +88,15 @@ class DirectoriesReply(TypedDict):
     truncated: bool
 
 
-class PassedOverFile(TypedDict):
-    """A file that is not ingested, and why."""
-
-    library: str
-    path: str
-    reason: str
-    job: NotRequired[str]
+PassedOverFile = Annotated[
+    dict[str, Any],
+    Shown(
+        "PassedOverFile",
+        "A file that is not ingested, and why.",
+        PassedOver,
+        job=NotRequired[str],
+    ),
+]
 
 
 class PassedOverReply(TypedDict):
@@ -118,7 +109,7 @@ class PassedOverReply(TypedDict):
 
 def list_libraries(site: Site) -> LibraryList:
     """All libraries, with their counts and the folders they follow."""
-    return LibraryList(libraries=[_reply(each) for each in site.db.documents.libraries()])
+    return LibraryList(libraries=site.db.documents.libraries())
 
 
 def follow(
@@ -146,9 +137,9 @@ def follow(
         )
         job = _sync(site, name) if sync else None
     return FollowedReply(
-        library=None if dry_run else _reply(_library(site, name)),
+        library=None if dry_run else _library(site, name),
         job=job,
-        dropped=[document_reply(each) for each in dropped[:MOST_DROPPED]],
+        dropped=dropped[:MOST_DROPPED],
         planned=_planned(plan),
         skipped=dict(plan.skipped),
     )
@@ -163,13 +154,13 @@ def describe(
 ) -> OneLibrary:
     """Describe a library that follows a folder, or a part of it, for agents and people."""
     site.db.documents.describe(name, path, description)
-    return OneLibrary(library=_reply(_library(site, name)))
+    return OneLibrary(library=_library(site, name))
 
 
 def confirm(site: Site, *, name: Name) -> OneLibrary:
     """Let a library that was not added on this machine read its folder: ask a person first."""
     site.db.documents.confirm_library(name)
-    return OneLibrary(library=_reply(_library(site, name)))
+    return OneLibrary(library=_library(site, name))
 
 
 def sync_library(
@@ -238,16 +229,13 @@ def passed_over(
     """Files that were not ingested, and why; failures are those since the server's start."""
     found = site.db.documents.passed_over(library, limit=limit, offset=offset)
     failures = [
-        PassedOverFile(library=job.result["library"], path=path, reason=reason, job=job.id)
+        {"library": job.result["library"], "path": path, "reason": reason, "job": job.id}
         for job in site.jobs.newest_first()
         if job.result is not None and library in (None, job.result.get("library"))
         for path, reason in job.result.get("failures", ())
     ]
     return PassedOverReply(
-        files=[
-            PassedOverFile(library=each.library, path=each.path, reason=each.reason)
-            for each in found
-        ],
+        files=[{**vars(each)} for each in found],
         failures=failures[:500],
         more=len(found) == limit,
     )
@@ -291,10 +279,6 @@ def _library(site: Site, name: str) -> Library:
         if each.name == name:
             return each
     raise NotFound(f"there is no library {name!r}")
-
-
-def _reply(library: Library) -> LibraryReply:
-    return cast("LibraryReply", library.to_dict())
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from mcpvectordb import Memory, NotFound
+from mcpvectordb import Memory, NotFound, Stored, Thread, Updated
 from mcpvectordb_server.web.api.documents import UNDO, Few, Limit, Offset
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 MemoryId = Annotated[int, "The number of a memory", Field(ge=0, lt=2**63)]
@@ -18,6 +19,7 @@ Author = Literal["user", "agent"]
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types of images that a browser is given; SVG is none of them, because it may have scripts."""
 
+MEMORY = "id thread source text content_type tags metadata created_at updated_at"  # as it is shown
 LONGEST_BEGINNING = 200  # characters of a memory in the list of what is to be deleted
 
 
@@ -29,24 +31,26 @@ class ImageEntry(TypedDict):
     url: str | None
 
 
-class MemoryReply(TypedDict):
-    """A memory: a text that an agent or a user stored in a thread."""
-
-    id: int
-    thread: str
-    source: Author
-    text: str
-    content_type: Literal["text", "multimodal"]
-    tags: list[str]
-    metadata: dict[str, Any] | None
-    created_at: str
-    updated_at: str
+MemoryReply = Annotated[
+    Memory,
+    Shown(
+        "MemoryReply",
+        "A memory: a text that an agent or a user stored in a thread.",
+        only=MEMORY,
+    ),
+]
 
 
-class MemoryDetails(MemoryReply):
-    """A memory with its images."""
-
-    images: list[ImageEntry]
+MemoryDetails = Annotated[
+    dict[str, Any],
+    Shown(
+        "MemoryDetails",
+        "A memory with its images.",
+        Memory,
+        only=f"{MEMORY} images",
+        images=list[ImageEntry],
+    ),
+]
 
 
 class MemoryList(TypedDict):
@@ -57,16 +61,7 @@ class MemoryList(TypedDict):
     note: str
 
 
-class ThreadEntry(TypedDict):
-    """A thread with its counts."""
-
-    name: str
-    memories: int
-    sources: int
-    multimodal: int
-    first_at: str
-    last_at: str
-    last_id: int
+ThreadEntry = Annotated[Thread, Shown("ThreadEntry", "A thread with its counts.")]
 
 
 class ThreadList(TypedDict):
@@ -101,28 +96,35 @@ class TimelineReply(TypedDict):
     days: list[DayEntry]
 
 
-class AddedMemory(TypedDict):
-    """A stored memory; "repeated" if it was the last one of its thread already."""
-
-    status: Literal["added", "repeated"]
-    memory: MemoryReply
-    note: str
-
-
-class UpdatedMemory(TypedDict):
-    """A memory after a change, and which fields were written."""
-
-    memory: MemoryReply
-    fields: list[str]
-    note: str
+AddedMemory = Annotated[
+    Stored,
+    Shown(
+        "AddedMemory",
+        'A stored memory; "repeated" if it was the last one of its thread already.',
+        memory=MemoryReply,
+    ),
+]
 
 
-class DoomedMemory(TypedDict):
-    """A memory that is to be removed, by the beginning of its text."""
+UpdatedMemory = Annotated[
+    Updated,
+    Shown(
+        "UpdatedMemory",
+        "A memory after a change, and which fields were written.",
+        memory=MemoryReply,
+    ),
+]
 
-    id: int
-    thread: str
-    text: str
+
+DoomedMemory = Annotated[
+    dict[str, Any],
+    Shown(
+        "DoomedMemory",
+        "A memory that is to be removed, by the beginning of its text.",
+        Memory,
+        only="id thread text",
+    ),
+]
 
 
 class DeletedMemories(TypedDict):
@@ -155,7 +157,7 @@ def list_memories(
     )
     which = {"thread": thread, "tags": tags, "source": source, "where": where}
     return MemoryList(
-        memories=[memory_reply(each) for each in found],
+        memories=list(found),
         total=memories.count(**which),  # type: ignore[arg-type]
         note="" if found or offset else memories.why_empty(**which),  # type: ignore[arg-type]
     )
@@ -164,17 +166,15 @@ def list_memories(
 def get_memory(site: Site, *, id: MemoryId) -> MemoryDetails:
     """A memory with its images."""
     memory = _found(site, id, images=True)
-    return MemoryDetails(
-        **memory_reply(memory),
-        images=[
-            ImageEntry(
-                mime_type=image.mime_type,
-                bytes=len(image.data),
-                url=f"/api/memories/{id}/images/{number}" if image.mime_type in PICTURES else None,
-            )
-            for number, image in enumerate(memory.images)
-        ],
-    )
+    images = [
+        ImageEntry(
+            mime_type=image.mime_type,
+            bytes=len(image.data),
+            url=f"/api/memories/{id}/images/{number}" if image.mime_type in PICTURES else None,
+        )
+        for number, image in enumerate(memory.images)
+    ]
+    return {**vars(memory), "images": images}
 
 
 def get_image(
@@ -203,8 +203,7 @@ def add_memory(
     metadata: Annotated[dict[str, Any] | None, "What else there is to say of it"] = None,
 ) -> AddedMemory:
     """Store a memory."""
-    done = site.db.memories.add(thread, source, text, metadata=metadata, tags=tags)
-    return AddedMemory(status=done.status, memory=memory_reply(done.memory), note=done.note)
+    return site.db.memories.add(thread, source, text, metadata=metadata, tags=tags)
 
 
 def update_memory(
@@ -217,10 +216,9 @@ def update_memory(
     metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
 ) -> UpdatedMemory:
     """Change a memory."""
-    done = site.db.memories.update(
+    return site.db.memories.update(
         id, text=text, tags=tags, metadata=metadata, metadata_patch=metadata_patch
     )
-    return UpdatedMemory(memory=memory_reply(done.memory), fields=list(done.fields), note=done.note)
 
 
 def delete_memories(
@@ -237,10 +235,7 @@ def delete_memories(
     count = len(found)
     return DeletedMemories(
         dry_run=dry_run,
-        memories=[
-            DoomedMemory(id=each.id, thread=each.thread, text=each.text[:LONGEST_BEGINNING])
-            for each in found
-        ],
+        memories=[{**vars(each), "text": each.text[:LONGEST_BEGINNING]} for each in found],
         count=count,
         missing=sorted(set(ids) - known),
         consequences=[
@@ -253,9 +248,7 @@ def delete_memories(
 
 def threads(site: Site) -> ThreadList:
     """All threads."""
-    return ThreadList(
-        threads=[cast("ThreadEntry", each.to_dict()) for each in site.db.memories.threads()]
-    )
+    return ThreadList(threads=site.db.memories.threads())
 
 
 def tags(site: Site) -> TagList:
@@ -272,13 +265,6 @@ def timeline(site: Site) -> TimelineReply:
     return TimelineReply(
         days=[DayEntry(date=day, memories=count) for day, count in site.db.memories.days().items()]
     )
-
-
-def memory_reply(memory: Memory) -> MemoryReply:
-    """A memory for the API, without its images."""
-    values = memory.to_dict()
-    del values["images"]
-    return cast("MemoryReply", values)
 
 
 def _found(site: Site, id: int, *, images: bool = False) -> Memory:

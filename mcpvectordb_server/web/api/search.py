@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import Backlog, InvalidInput
 from mcpvectordb_server.web.hits import HitReply, hit_replies
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 Mode = Literal["hybrid", "text", "vector"]
@@ -27,17 +28,19 @@ Since = Annotated[str | None, "From this date on: 2025-11-29, 2025-11, 7d, today
 Until = Annotated[str | None, "Up to this date"]
 Where = Annotated[dict[str, Any] | None, "More conditions, as in the library's `where`"]
 
-KINDS = {"documents": "documents", "memories": "memories"}
 # The key under which the library takes a question in each mode.
 _QUESTIONS = {"hybrid": "text", "text": "words", "vector": "meaning"}
 
 
-class BacklogReply(TypedDict):
-    """Passages that wait for their embedding, and what becomes of them."""
-
-    passages: int
-    pending: int
-    note: str
+BacklogReply = Annotated[
+    Backlog,
+    Shown(
+        "BacklogReply",
+        "Passages that wait for their embedding, and what becomes of them.",
+        only="passages pending note",
+        note=str,
+    ),
+]
 
 
 class SearchResults(TypedDict):
@@ -94,7 +97,7 @@ def search(
     began = time.perf_counter()
     found = site.db.search(
         [{_QUESTIONS[mode]: query}],
-        kind=None if kind is None else KINDS[kind],  # type: ignore[arg-type]
+        kind=kind,
         library=library,
         thread=thread,
         tags=tags or None,
@@ -115,7 +118,7 @@ def search(
         verdict=found.verdict,
         uncalibrated=found.uncalibrated,
         note=found.note,
-        backlog=backlog_reply(found.backlog),
+        backlog=found.backlog,
         milliseconds=round(1000 * (time.perf_counter() - began), 1),
         more=len(hits) == limit,
     )
@@ -138,31 +141,12 @@ def compare(
     text: Annotated[bool, "Return whole passages, with highlights"] = False,
 ) -> CompareReply:
     """Ask the same by words, by meaning, and by both, to see what each contributes."""
-
-    def by(mode: Mode) -> SearchResults:
-        return search(
-            site,
-            query=query,
-            mode=mode,
-            kind=kind,
-            limit=limit,
-            library=library,
-            thread=thread,
-            tags=tags,
-            file_type=file_type,
-            since=since,
-            until=until,
-            where=where,
-            group=group,
-            text=text,
-        )
-
-    return CompareReply(text=by("text"), vector=by("vector"), hybrid=by("hybrid"))
-
-
-def backlog_reply(backlog: Backlog) -> BacklogReply:
-    """What waits for its embedding."""
-    return BacklogReply(passages=backlog.passages, pending=backlog.pending, note=backlog.note)
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "site"}
+    return CompareReply(
+        text=search(site, mode="text", **given),
+        vector=search(site, mode="vector", **given),
+        hybrid=search(site, mode="hybrid", **given),
+    )
 
 
 def _conditions(where: dict[str, Any] | None, file_type: str | None) -> dict[str, Any] | None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from typing_extensions import TypedDict
 
-from mcpvectordb_server.web.api.search import BacklogReply, backlog_reply
+from mcpvectordb import Coverage, Stats
+from mcpvectordb_server.web.api.search import BacklogReply
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
-
-class FileReply(TypedDict):
-    """The file itself."""
-
-    path: str
-    bytes: int
-    format: int
+FileReply = Annotated[Stats, Shown("FileReply", "The file itself.", only="path bytes format")]
 
 
 class ModelReply(TypedDict):
@@ -33,14 +29,10 @@ class ModelReply(TypedDict):
     reason: str
 
 
-class CoverageReply(TypedDict):
-    """How many documents are found by meaning."""
-
-    embedded: int
-    partly: int
-    waiting: int
-    empty: int
-    copies: int
+CoverageReply = Annotated[
+    Coverage,
+    Shown("CoverageReply", "How many documents are found by meaning.", without="contents_waiting"),
+]
 
 
 class BacklogsReply(TypedDict):
@@ -108,11 +100,11 @@ class SpaceReply(TypedDict):
 def status(site: Site) -> StatusReply:
     """Counts, sizes, the model, what waits, and what goes on."""
     db = site.db
-    stats, memories, coverage = db.stats(), db.memories.statistics(), db.documents.coverage()
+    stats, memories = db.stats(), db.memories.statistics()
     missing = memories.unavailable.get("vector", "")
     states = [job.state for job in site.jobs.newest_first()]
     return StatusReply(
-        file=FileReply(path=stats.path, bytes=stats.bytes, format=stats.format),
+        file=stats,
         documents=stats.documents,
         libraries=stats.libraries,
         passages=stats.chunks,
@@ -132,17 +124,8 @@ def status(site: Site) -> StatusReply:
             reason=missing,
         ),
         unavailable=dict(memories.unavailable),
-        coverage=CoverageReply(
-            embedded=coverage.embedded,
-            partly=coverage.partly,
-            waiting=coverage.waiting,
-            empty=coverage.empty,
-            copies=coverage.copies,
-        ),
-        backlog=BacklogsReply(
-            documents=backlog_reply(db.documents.backlog()),
-            memories=backlog_reply(db.memories.backlog()),
-        ),
+        coverage=db.documents.coverage(),
+        backlog=BacklogsReply(documents=db.documents.backlog(), memories=db.memories.backlog()),
         embedding=_embedding(site, stats.pending),
         passed_over=len(db.documents.passed_over(limit=1_000)),
         notes=list(stats.notes),

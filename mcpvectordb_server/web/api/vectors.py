@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcpvectordb import InvalidInput, Vector
+from mcpvectordb import InvalidInput, Namespace, Store, Vector
 from mcpvectordb_server.web.api.documents import Limit, Offset
+from mcpvectordb_server.web.shown import Shown
 from mcpvectordb_server.web.site import Site
 
 StoreName = Annotated[str, "The store"]
@@ -17,20 +18,18 @@ Numbers = Annotated[list[float], "The embedding", Field(min_length=1, max_length
 Metric = Literal["cosine", "dot", "euclidean"]
 
 
-class NamespaceEntry(TypedDict):
-    """A namespace of a store."""
-
-    name: str
-    vectors: int
+NamespaceEntry = Annotated[Namespace, Shown("NamespaceEntry", "A namespace of a store.")]
 
 
-class StoreEntry(TypedDict):
-    """A store: how it ranks, and how many vectors it has."""
-
-    name: str
-    metric: Metric
-    vectors: int
-    namespaces: list[NamespaceEntry]
+StoreEntry = Annotated[
+    dict[str, Any],
+    Shown(
+        "StoreEntry",
+        "A store: how it ranks, and how many vectors it has.",
+        Store,
+        namespaces=list[NamespaceEntry],
+    ),
+]
 
 
 class StoreList(TypedDict):
@@ -39,15 +38,16 @@ class StoreList(TypedDict):
     stores: list[StoreEntry]
 
 
-class VectorReply(TypedDict):
-    """A vector; its numbers only on request."""
-
-    id: str
-    store: str
-    namespace: str
-    dimension: int
-    metadata: dict[str, Any]
-    embedding: NotRequired[list[float]]
+VectorReply = Annotated[
+    dict[str, Any],
+    Shown(
+        "VectorReply",
+        "A vector; its numbers only on request.",
+        Vector,
+        without="raw",
+        embedding=NotRequired[list[float]],
+    ),
+]
 
 
 class VectorList(TypedDict):
@@ -90,15 +90,7 @@ def stores(site: Site) -> StoreList:
     """All stores of vectors, with their namespaces."""
     return StoreList(
         stores=[
-            StoreEntry(
-                name=each.name,
-                metric=each.metric,
-                vectors=each.vectors,
-                namespaces=[
-                    NamespaceEntry(name=one.name, vectors=one.vectors)
-                    for one in site.db.vectors.namespaces(each.name)
-                ],
-            )
+            {**vars(each), "namespaces": site.db.vectors.namespaces(each.name)}
             for each in site.db.vectors.stores()
         ]
     )
@@ -179,13 +171,4 @@ def delete_vector(
 
 
 def _reply(vector: Vector, *, numbers: bool = False) -> VectorReply:
-    reply = VectorReply(
-        id=vector.id,
-        store=vector.store,
-        namespace=vector.namespace,
-        dimension=vector.dimension,
-        metadata=dict(vector.metadata),
-    )
-    if numbers:
-        reply["embedding"] = vector.embedding.tolist()
-    return reply
+    return {**vars(vector), **({"embedding": vector.embedding.tolist()} if numbers else {})}

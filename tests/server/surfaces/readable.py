@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mcpvectordb import Database
-from mcpvectordb_server.surface import Surface, publish, published_names
+from mcpvectordb_server.surface import Surface, expose, exposed_names
 from mcpvectordb_server.surfaces import NAMES, load
 
 TEA, COFFEE = "Green tea wants water of 80 degrees.", "Coffee wants water of 95 degrees."
@@ -32,13 +32,13 @@ def surfaces() -> list[Surface]:
 
 
 @cache
-def published() -> dict[tuple[str, str], str]:
+def exposed() -> dict[tuple[str, str], str]:
     """The name by which a server with all surfaces offers each tool of a surface."""
-    offered = publish(surfaces())
+    offered = expose(surfaces())
     return {
         (each.name, tool): name
         for each in surfaces()
-        for tool, name in published_names(each, offered).items()
+        for tool, name in exposed_names(each, offered).items()
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.replies import Reply
-from mcpvectordb_server.surface import call, publish
+from mcpvectordb_server.surface import call, expose
 from mcpvectordb_server.surfaces import load
 from mcpvectordb_server.surfaces.openrag import MOST_LISTED
 from mcpvectordb_server.surfaces.qmd import MOST_MATCHING
@@ -23,7 +23,7 @@ NOTHING = 1e-9  # seconds
 
 
 def ask(db: Database, surface: str, tool: str, **arguments: Any) -> Reply:
-    return call(publish([load(surface)])[tool], db, arguments)
+    return call(expose([load(surface)])[tool], db, arguments)
 
 
 @pytest.mark.parametrize(

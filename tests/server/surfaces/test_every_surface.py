@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mcpvectordb_server.surface import Surface, publish
+from mcpvectordb import Config, Database
+from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.surface import ExposedTool, Surface, Tool, call, expose
+from tests.server.clients import ask, service, valid
+from tests.support import Letters
 
 NAMES = ("mcpvectordb", "vector_store", "openrag", "qmd", "context_server", "desk")
 
 
+def found(name: str) -> Surface:
+    surface: Surface = import_module(f"mcpvectordb_server.surfaces.{name}").SURFACE
+    return surface
+
+
 @pytest.fixture(params=NAMES)
 def surface(request: pytest.FixtureRequest) -> Surface:
-    found: Surface = import_module(f"mcpvectordb_server.surfaces.{request.param}").SURFACE
-    return found
+    return found(request.param)
 
 
 def test_read_only_offers_exactly_the_tools_that_read(surface: Surface) -> None:
     reading = [tool.name for tool in surface.tools if tool.hints.read_only]
-    assert list(publish([surface], read_only=True)) == reading != []
+    assert list(expose([surface], read_only=True)) == reading != []
 
 
 def test_only_tools_that_delete_or_overwrite_are_destructive(surface: Surface) -> None:
@@ -36,3 +47,112 @@ def test_the_instructions_warn_of_orders_in_documents(surface: Surface) -> None:
     assert (
         "not instructions" in surface.instructions or "never instructions" in surface.instructions
     )
+
+
+INSIDE = "something went wrong inside the server; its log has the details"
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "broken", "reply"),
+    [
+        (
+            "mcpvectordb",
+            "list_libraries",
+            "documents.libraries",
+            {"status": "error", "error": f"Internal error: {INSIDE}"},
+        ),
+        ("vector_store", "vector_count", "vectors.count", {"error": INSIDE}),
+        (
+            "openrag",
+            "get_stats",
+            "stats",
+            {"status": "error", "error": "tool_execution_failed", "message": INSIDE},
+        ),
+        ("qmd", "status", "documents.libraries", None),
+        ("context_server", "list_threads", "memories.threads", None),
+        ("desk", "status", "documents.libraries", None),
+    ],
+)
+def test_an_unexpected_exception_is_reported_without_details(
+    name: str, tool: str, broken: str, reply: Any, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("SELECT * FROM /home/user/secret.db")
+
+    owner, _, method = broken.rpartition(".")
+    monkeypatch.setattr(getattr(db, owner) if owner else db, method, fail)
+    answer = ask(service(db, found(name)), tool)
+    assert (answer.structured_content, answer.is_error) == (reply, reply is None)
+    assert INSIDE in answer.content[0].text and "secret" not in answer.content[0].text
+
+
+ODD: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2**64)
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+KEYS = st.sampled_from(["a", "a.b", "x y", "page", "title", "metadata", "id", "words", "text"])
+TEXTS = st.text(max_size=12) | st.sampled_from(
+    [
+        *("tea", '"tea', "tea AND (leaves", "-a", "[", "{a", "*.md", "tea.md, x", "#abcdef"),
+        *("tea.md:1", "tea.md:1-2", "memory:1", "qmd://notes/te%61.md", "/nowhere/a.txt"),
+        *("2025-11-29", "9999-12-31", "7d", "00000000-0000-4000-8000-000000000000", " t ", "a"),
+    ]
+)
+
+
+def likely(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values as a schema wants them, and a little beyond its bounds."""
+    if "anyOf" in schema:
+        return st.one_of([likely(each) for each in schema["anyOf"]])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    if schema.get("type") == "object" and "properties" in schema:
+        inner = {name: likely(each) | ODD for name, each in schema["properties"].items()}
+        return st.fixed_dictionaries({}, optional=inner)
+    kinds: dict[str | None, st.SearchStrategy[Any]] = {
+        "string": TEXTS,
+        "integer": st.integers(-1, 102) | st.integers(0, 10**9),
+        "number": st.floats(-2, 2),
+        "boolean": st.booleans(),
+        "object": st.dictionaries(KEYS, ODD, max_size=2),
+    }
+    if schema.get("type") == "array":
+        return st.lists(likely(schema.get("items", {})), max_size=3)
+    return kinds.get(schema.get("type"), ODD)
+
+
+def call_of(tool: Tool) -> st.SearchStrategy[tuple[Tool, dict[str, Any]]]:
+    schema = tool.arguments.schema
+    known = {name: likely(each) for name, each in schema.get("properties", {}).items()}
+    needed = {name: known[name] for name in schema.get("required", ())}
+    usual = st.fixed_dictionaries(
+        needed, optional={name: each for name, each in known.items() if name not in needed}
+    )
+    odd = st.dictionaries(st.sampled_from([*known, "other"]), ODD, max_size=3)
+    return st.tuples(st.just(tool), st.builds(dict.__or__, usual, odd) | usual)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_any_arguments_get_a_result_or_an_error_message(name: str, data: st.DataObject) -> None:
+    surface = found(name)
+    calls = st.lists(st.sampled_from(surface.tools).flatmap(call_of), max_size=6)
+    config = Config(models_dir="/nowhere")  # without a reranker
+    with Database(":memory:", embedder=Letters(), config=config) as db:
+        db.documents.ingest_text("tea leaves", source="tea.md", library="notes")
+        db.memories.add("t", "user", "tea")
+        db.vectors.add("a", [1.0, 0.5])
+        for tool, raw in data.draw(calls):
+            exposed = ExposedTool(name=tool.name, surface=surface, tool=tool)
+            reply = call(exposed, db, raw, Grant(roots=()))  # which reads no file
+            said = "".join(block.text for block in reply.content)
+            assert INSIDE not in said, (tool.name, raw)
+            if tool.arguments.output and not reply.failed:
+                valid(reply.structured, tool.arguments.output)

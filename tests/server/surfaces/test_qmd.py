@@ -16,11 +16,10 @@ from mcpvectordb import Config, Database
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.reranker import DEFAULT
-from mcpvectordb_server.replies import MAX_REPLY, Resource
-from mcpvectordb_server.surface import PublishedTool, Tool, call
-from mcpvectordb_server.surfaces import mcpvectordb, qmd
+from mcpvectordb_server.replies import MAX_REPLY
+from mcpvectordb_server.surfaces import qmd
 from mcpvectordb_server.surfaces.qmd import SURFACE
-from tests.server.clients import VERSIONS, Wire, ask, exchange, service, talk, valid
+from tests.server.clients import VERSIONS, ask, exchange, service, talk, valid
 from tests.support import Letters, search_documents
 
 SEARCHES = ("search", "vsearch", "query")
@@ -100,68 +99,7 @@ def calls(notes: Database) -> Calls:
     return Calls(notes)
 
 
-# The surface as a whole
-
-
-def test_served_with_another_search_its_own_gets_the_surface_as_prefix(db: Database) -> None:
-    made = service(db, mcpvectordb.SURFACE, SURFACE)
-    assert ask(made, "qmd_search", {"query": "x"}).content[0].text == 'No results found for "x"'
-    _, prompt = exchange(made, VERSIONS[-1], ("prompts/get", {"name": "query"}))
-    assert "`qmd_search`" in prompt["messages"][0]["content"]["text"]
-
-
-def test_what_another_surface_ingested_is_found_and_read(db: Database, root: Path) -> None:
-    path = root / "tea.md"
-    made = service(db, mcpvectordb.SURFACE, SURFACE)
-    ask(made, "ingest_file", {"path": str(path)})
-    (found,) = ask(made, "query", {"query": "leaves"}).structured_content["results"]
-    assert found["file"] == f"default{path}"
-    assert ask(made, "get", {"file": found["file"]}).content[0].resource.text == NOTES["tea.md"]
-    assert ask(made, "get", {"file": found["docid"]}).content[0].resource.text == NOTES["tea.md"]
-    assert ask(made, "qmd_search", {"query": "leaves", "collection": "default"}).structured_content[
-        "results"
-    ]
-
-
 # What all three searches answer
-
-
-def test_a_search_answers_as_specified(calls: Calls, root: Path) -> None:
-    result = calls.raw("search", query="budget")
-    docid = "#" + hashlib.sha256((root / "2025/meeting one.md").read_bytes()).hexdigest()[:6]
-    (found,) = result.structured_content["results"]
-    score = found.pop("score")
-    assert found == {
-        "docid": docid,
-        "file": "notes/2025/meeting one.md",
-        "title": "Meeting (one)",
-        "context": "my notes\n\nwhat happened in 2025",
-        "snippet": "2: \n3: We spoke about the budget and about tea.",
-    }
-    assert 0 < score < 1 and score == round(score, 2)
-    assert [block.text for block in result.content] == [
-        f'Found 1 result for "budget":\n\n{docid} {round(100 * score)}% notes/2025/meeting '
-        f"one.md - "
-        f"Meeting (one)",
-        f"{docid} notes/2025/meeting one.md\n{found['snippet']}",
-    ]
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_several_results_are_lines_in_their_order(name: str, calls: Calls) -> None:
-    result = calls.raw(name, query="tea", minScore=0)
-    found = result.structured_content["results"]
-    assert len(found) > 1
-    lines = [
-        f"{each['docid']} {round(100 * each['score'])}% {each['file']} - {each['title']}"
-        for each in found
-    ]
-    assert result.content[0].text == "\n".join(
-        [f'Found {len(found)} results for "tea":', "", *lines]
-    )
-    assert [each["score"] for each in found] == sorted(
-        (each["score"] for each in found), reverse=True
-    )
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -192,57 +130,6 @@ def test_a_heading_notes_is_not_used_as_title(db: Database, tmp_path: Path) -> N
     }
 
 
-def test_contexts_are_matched_by_folders_and_at_once(
-    calls: Calls, notes: Database, root: Path
-) -> None:
-    write(root, **{"api/a.md": "walrus\n", "api-v2/b.md": "walrus\n"})
-    notes.documents.sync()
-    notes.documents.describe("notes", "", "")
-    assert {each["context"] for each in calls.results("search", query="walrus")} == {None}
-    notes.documents.describe("notes", "api", "the old API")
-    assert {each["file"]: each["context"] for each in calls.results("search", query="walrus")} == {
-        "notes/api/a.md": "the old API",
-        "notes/api-v2/b.md": None,
-    }
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_snippets_have_the_lines_of_the_file(name: str, calls: Calls) -> None:
-    (found,) = [
-        each
-        for each in calls.results(name, query="leaves water", minScore=0)
-        if each["file"] == "notes/tea.md"
-    ]
-    assert (
-        found["snippet"]
-        == "2: \n3: Water at 80 degrees.\n4: Pour it over the leaves.\n5: Wait for two minutes."
-    )
-
-
-def test_snippets_are_short(calls: Calls, notes: Database, root: Path) -> None:
-    write(root, **{"long.md": "walrus " * 200 + "\n" + "more " * 200 + "\n"})
-    notes.documents.sync()
-    (found,) = calls.results("search", query="walrus")
-    assert found["snippet"].startswith("1: walrus") and found["snippet"].endswith("...")
-    assert len(found["snippet"]) == 300 + len("1: ")
-
-
-def test_a_snippet_of_vsearch_has_the_lines_of_the_nearest_chunk(
-    db: Database, tmp_path: Path
-) -> None:
-    filler = [f"Line {number} says qqqq and xxxx." for number in range(2, 300)]
-    write(
-        tmp_path / "n",
-        **{"a.md": "\n".join(["# zzz", *filler, "A walrus eats molluscs; seals do too.", ""])},
-    )
-    db.documents.add_library("n", tmp_path / "n")
-    db.documents.sync()
-    (found,) = Calls(db).results(
-        "vsearch", query="A walrus eats molluscs; seals do too.", minScore=0
-    )
-    assert "300: A walrus eats molluscs" in found["snippet"]
-
-
 def test_min_score_is_compared_before_rounding_where_scores_are_similarities(
     calls: Calls, notes: Database
 ) -> None:
@@ -269,23 +156,6 @@ def test_the_limit_is_respected_and_0_returns_nothing(
     assert len(calls.results(name, query="tea", minScore=0, limit=2.0)) == 2
     assert calls.results(name, query="tea", limit=0) == []
     assert calls.error(name, query="tea", limit=-1).startswith("limit must be 0 to 1000, not -1")
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_a_collection_filters_before_the_limit(name: str, calls: Calls, notes: Database) -> None:
-    for number in range(40):
-        notes.documents.ingest_text("tea tea tea tea", source=f"{number}.md", library="big")
-    assert set(calls.files(name, query="tea", minScore=0, collection="notes", limit=1)) < {
-        "notes/tea.md",
-        "notes/2025/meeting one.md",
-    }
-    assert calls.results(name, query="tea", minScore=0, collection="unknown") == []
-    nothing, note, *_ = calls.texts(name, query="tea", minScore=0, collection="note")
-    assert nothing == 'No results found for "tea"'
-    assert note == "there is no collection 'note'; did you mean 'notes'?"
-    misspelt = calls.raw(name, query="tea", minScore=0, collection="note").structured_content
-    assert misspelt["note"] == note
-    assert len(calls.results(name, query="tea", minScore=0, collection="")) == 10
 
 
 # search
@@ -340,6 +210,26 @@ def test_titles_weigh_more_than_paths_and_paths_more_than_texts(
     assert Calls(db).files("search", query="more") == ["n/b.md"]
 
 
+def test_contexts_are_matched_by_folders_and_at_once(
+    calls: Calls, notes: Database, root: Path
+) -> None:
+    write(root, **{"api/a.md": "walrus\n", "api-v2/b.md": "walrus\n"})
+    notes.documents.sync()
+    notes.documents.describe("notes", "", "")
+    assert {each["context"] for each in calls.results("search", query="walrus")} == {None}
+    notes.documents.describe("notes", "api", "the old API")
+    assert {each["file"]: each["context"] for each in calls.results("search", query="walrus")} == {
+        "notes/api/a.md": "the old API",
+        "notes/api-v2/b.md": None,
+    }
+
+
+def test_at_most_five_are_suggested(calls: Calls, notes: Database, root: Path) -> None:
+    write(root, **{f"walrus{number}.md": f"{number}\n" for number in range(8)})
+    notes.documents.sync(embed=False)
+    assert calls.error("get", file="walrus.md").count("\n  - notes/walrus") == 5
+
+
 # vsearch
 
 
@@ -359,14 +249,6 @@ def test_without_a_vector_index_there_is_the_specified_error(path: Path, root: P
         assert Calls(db).results("vsearch", query="tea")
     with Database(path) as db:  # whose model this machine does not have
         assert "letters" in Calls(db).error("vsearch", query="tea")
-
-
-def test_documents_are_ranked_by_their_nearest_chunk(calls: Calls, notes: Database) -> None:
-    results = calls.results("vsearch", query="tea", minScore=0)
-    assert len(results) == len({each["file"] for each in results}) == len(NOTES)
-    cosine = search_documents(notes, "tea", mode="vector")[0].scores.vector
-    assert results[0]["score"] == round(cosine, 2)
-    assert all(each["score"] >= 0.3 for each in calls.results("vsearch", query="tea"))
 
 
 # query
@@ -440,26 +322,6 @@ def test_without_vectors_a_query_goes_by_words(path: Path, root: Path) -> None:
 # get
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_document_is_sent_as_specified(version: str, notes: Database) -> None:
-    _, result = exchange(
-        service(notes, SURFACE),
-        version,
-        ("tools/call", {"name": "get", "arguments": {"file": "notes/2025/meeting one.md"}}),
-    )
-    (block,) = result["content"]
-    assert block["type"] == "resource"
-    assert block["resource"] == {
-        "uri": "qmd://notes/2025/meeting%20one.md",
-        "name": "notes/2025/meeting one.md",
-        "title": "Meeting (one)",
-        "mimeType": "text/markdown",
-        "text": "<!-- Context: my notes\n\nwhat happened in 2025 -->\n\n"
-        + NOTES["2025/meeting one.md"],
-    }
-    assert "structuredContent" not in result
-
-
 def body(calls: Calls, **arguments: Any) -> str:
     (text,) = calls.texts("get", **arguments)
     return text.removeprefix("<!-- Context: my notes -->\n\n")
@@ -516,62 +378,6 @@ def test_uris_are_encoded_as_in_javascript_and_can_be_read_again(
     assert read.contents[0].text == "1: odd"
 
 
-def test_a_document_is_found_by_every_form_of_its_name(
-    calls: Calls, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(root))
-    digest = hashlib.sha256((root / "tea.md").read_bytes()).hexdigest()
-    for name in (
-        "notes/tea.md",
-        "tea.md",
-        "qmd://notes/tea.md",
-        "qmd://notes%2Ftea.md",
-        str(root / "tea.md"),
-        "~/tea.md",
-        f"#{digest[:6]}",
-        digest[:8],
-        f"'#{digest[:6]}'",
-        f'"{digest[:6]}"',
-        " notes/tea.md ",
-    ):
-        assert body(calls, file=name) == NOTES["tea.md"], name
-    assert body(calls, file=f"#{digest[:6]}:6") == "Drink."
-    assert "We spoke" in calls.texts("get", file="meeting one.md")[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "similar"),
-    [
-        ("notes/te.md", ["notes/tea.md"]),
-        ("meetng one.md", ["notes/2025/meeting one.md"]),
-        ("2025/plam.md", ["notes/2025/plan.md"]),
-        ("qmd://notes/te.md", ["notes/tea.md"]),
-        ("TEA.MD", ["notes/tea.md"]),
-        ("nowhere-near-anything.md", []),
-        ("#abcdef", []),
-        ("", []),
-        ("eting one.md", ["notes/2025/meeting one.md"]),
-        ("te_.md", ["notes/tea.md"]),
-    ],
-)
-def test_an_unknown_name_is_answered_with_similar_ones(
-    name: str, similar: list[str], calls: Calls
-) -> None:
-    suggestions = "".join(f"\n  - {path}" for path in similar)
-    expected = f"Document not found: {name}" + (
-        f"\n\nDid you mean one of these?{suggestions}" if similar else ""
-    )
-    assert calls.error("get", file=name) == expected
-    for path in similar:
-        assert calls.texts("get", file=path)
-
-
-def test_at_most_five_are_suggested(calls: Calls, notes: Database, root: Path) -> None:
-    write(root, **{f"walrus{number}.md": f"{number}\n" for number in range(8)})
-    notes.documents.sync(embed=False)
-    assert calls.error("get", file="walrus.md").count("\n  - notes/walrus") == 5
-
-
 def test_a_very_long_document_comes_in_parts(calls: Calls, notes: Database, root: Path) -> None:
     lines = [f"Line {number} of a long, long text." for number in range(1, 12_001)]
     write(root, **{"long.md": "\n".join(lines) + "\n"})
@@ -587,30 +393,6 @@ def test_a_very_long_document_comes_in_parts(calls: Calls, notes: Database, root
 
 
 # multi_get
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        ("notes/*.md", ["chinese.md", "tea.md", "untitled.md"]),
-        ("*.md", ["chinese.md", "tea.md", "untitled.md"]),
-        ("2025/*.md", ["2025/meeting one.md", "2025/plan.md"]),
-        ("**/*.md", sorted(NOTES)),
-        ("qmd://notes/2025/**", ["2025/meeting one.md", "2025/plan.md"]),
-        ("notes/{tea,chinese}.md", ["chinese.md", "tea.md"]),
-        ("{tea,chinese}.md", ["chinese.md", "tea.md"]),
-        ("t?a.md", ["tea.md"]),
-    ],
-)
-def test_globs_choose_documents(pattern: str, expected: list[str], notes: Database) -> None:
-    _, result = exchange(
-        service(notes, SURFACE),
-        VERSIONS[-1],
-        ("tools/call", {"name": "multi_get", "arguments": {"pattern": pattern}}),
-    )
-    assert [block["resource"]["name"] for block in result["content"]] == [
-        f"notes/{each}" for each in expected
-    ]
 
 
 def test_missing_names_of_a_list_are_reported_first(calls: Calls, root: Path) -> None:
@@ -672,21 +454,6 @@ def test_large_documents_are_named_first_and_not_read(
     )
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
-        ("*.txt", "No files matched pattern: *.txt"),
-        ("x.d,y.d", "Document not found: x.d\n\nDocument not found: y.d"),
-        ("nothing-of-that-kind.md", "Document not found: nothing-of-that-kind.md"),
-        ("", "pattern must not be blank"),
-        (",", "No files matched pattern: ,"),
-        ("a[", "the pattern 'a[' has a [ without its ]"),
-    ],
-)
-def test_nothing_matched_is_an_error(pattern: str, message: str, calls: Calls) -> None:
-    assert calls.error("multi_get", pattern=pattern) == message
-
-
 def test_truncated_documents_report_how_many_lines_are_missing(calls: Calls) -> None:
     assert calls.texts("multi_get", pattern="tea.md", maxLines=2) == [
         "<!-- Context: my notes -->\n\n# Green tea\n\n\n[... truncated 4 more lines]"
@@ -711,49 +478,6 @@ def test_files_that_do_not_fit_into_a_reply_are_counted(
 
 
 # status
-
-
-def test_status_shows_the_collections(calls: Calls, notes: Database, root: Path) -> None:
-    notes.documents.ingest_text("a later one", source="x.md", library="later")
-    result = calls.raw("status")
-    assert result.content[0].text == (
-        "QMD Index Status:\n  Total documents: 6\n  Needs embedding: 0\n  Vector index: yes\n  "
-        "Collections: 2\n"
-        f"    - later (1 docs)\n    - {root} (5 docs)"
-    )
-    later, first = result.structured_content.pop("collections")
-    assert result.structured_content == {
-        "totalDocuments": 6,
-        "needsEmbedding": 0,
-        "hasVectorIndex": True,
-    }
-    updated = first.pop("lastUpdated")
-    assert first == {"name": "notes", "path": str(root), "pattern": "**/*.md", "documents": 5}
-    assert updated.endswith("Z") and datetime.fromisoformat(updated) <= datetime.now(UTC)
-    assert (later["name"], later["path"], later["documents"]) == ("later", "", 1)
-
-
-def test_contents_with_a_pending_embedding_are_counted_once(db: Database, tmp_path: Path) -> None:
-    write(
-        tmp_path / "n", **{"a.md": "# A\n\none\n", "b.md": "# B\n\ntwo\n", "c.md": "# B\n\ntwo\n"}
-    )
-    db.documents.add_library("n", tmp_path / "n")
-    db.documents.sync(embed=False)
-    status = Calls(db).raw("status").structured_content
-    assert (status["totalDocuments"], status["needsEmbedding"], status["hasVectorIndex"]) == (
-        3,
-        2,
-        False,
-    )
-    db.embed_pending()
-    write(tmp_path / "n", **{"copy.md": "# A\n\none\n"})
-    db.documents.sync(embed=False)
-    status = Calls(db).raw("status").structured_content
-    assert (status["totalDocuments"], status["needsEmbedding"], status["hasVectorIndex"]) == (
-        4,
-        0,
-        True,
-    )
 
 
 def test_an_empty_collection_was_updated_when_it_was_made(db: Database, tmp_path: Path) -> None:
@@ -817,17 +541,6 @@ def test_documents_are_read_by_uri(uri: str, expected: str, notes: Database) -> 
     )
 
 
-def test_the_exact_path_wins_over_the_end_of_another(
-    notes: Database, root: Path, tmp_path: Path
-) -> None:
-    write(tmp_path / "tea", **{"x.md": "other\n"})
-    write(root, **{"tea/x.md": "in notes\n"})
-    notes.documents.add_library("tea", tmp_path / "tea")
-    notes.documents.sync(embed=False)
-    read = talk(service(notes, SURFACE), lambda client: client.read_resource("qmd://tea/x.md"))
-    assert read.contents[0].text == "1: other"
-
-
 def test_the_guide_names_all_tools_and_says_that_no_resources_are_listed(db: Database) -> None:
     _, listed, prompt = exchange(
         service(db, SURFACE), VERSIONS[-1], ("prompts/list", {}), ("prompts/get", {"name": "query"})
@@ -844,88 +557,6 @@ def test_the_guide_names_all_tools_and_says_that_no_resources_are_listed(db: Dat
 # Failures
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("search", {}, "query is required"),
-        ("search", {"query": 5}, "query must be text, not 5"),
-        ("search", {"query": "a", "limit": True}, "limit must be a whole number, not true"),
-        ("query", {"query": "a", "limit": 2.5}, "limit must be a whole number, not 2.5"),
-        ("vsearch", {"query": "a", "minScore": "high"}, 'minScore must be a number, not "high"'),
-        ("search", {"query": "a", "collection": 5}, "collection must be text, not 5"),
-        ("search", {"query": "a", "limit": 1_001}, "limit must be 0 to 1000, not 1001"),
-        ("get", {}, "file is required"),
-        ("get", {"file": "a", "fromLine": "x"}, 'fromLine must be a whole number, not "x"'),
-        ("multi_get", {"pattern": None}, "pattern must be text, not null"),
-        (
-            "multi_get",
-            {"pattern": "a", "lineNumbers": 3},
-            "lineNumbers must be true or false, not 3",
-        ),
-    ],
-)
-def test_every_error_has_the_error_flag_and_one_text(
-    name: str, arguments: dict[str, Any], message: str, calls: Calls
-) -> None:
-    assert message in calls.error(name, **arguments)
-
-
-def test_an_unexpected_exception_is_reported_without_details(
-    notes: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("SELECT * FROM /home/user/secret.db")
-
-    monkeypatch.setattr(notes.documents, "libraries", broken)
-    assert (
-        Calls(notes).error("status")
-        == "something went wrong inside the server; its log has the details"
-    )
-
-
-odd = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 2**64)
-    | st.floats()
-    | st.text(st.characters(codec=None), max_size=12),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
-    ),
-    max_leaves=4,
-)
-likely = st.sampled_from(
-    [
-        "tea",
-        "notes/tea.md",
-        "*.md",
-        "tea.md:1",
-        "tea.md, x",
-        "#abcdef",
-        "qmd://notes/te%61.md",
-        "[",
-        "{a",
-        "-a",
-        0,
-        1,
-        3,
-    ]
-)
-NAMES = (
-    "query",
-    "limit",
-    "minScore",
-    "collection",
-    "file",
-    "fromLine",
-    "maxLines",
-    "lineNumbers",
-    "pattern",
-    "maxBytes",
-    "other",
-)
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     folder = tmp_path_factory.mktemp("shared")
@@ -936,50 +567,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         yield db
 
 
-@given(
-    tool=st.sampled_from(SURFACE.tools), raw=st.dictionaries(st.sampled_from(NAMES), likely | odd)
-)
-def test_any_arguments_get_a_result_or_an_error_message(
-    tool: Tool, raw: dict[str, Any], shared: Database
-) -> None:
-    reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
-    assert reply.content and "inside the server" not in reply.content[0].text, raw
-    if reply.failed:
-        assert len(reply.content) == 1 and reply.structured is None
-    elif tool.arguments.output:
-        valid(reply.structured, tool.arguments.output)
-    else:
-        assert any(isinstance(block, Resource) for block in reply.content) or reply.content[
-            0
-        ].text.startswith("[SKIPPED")
-
-
 @given(path=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_any_uri_reads_as_some_text(path: str, shared: Database) -> None:
     assert isinstance(qmd.read(shared, path), str)
     assert unquote(qmd._encoded(path)) == path
-
-
-def test_tools_work_over_stdio_with_the_real_model(path: Path, root: Path) -> None:
-    with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
-        db.documents.add_library("notes", root)
-        db.documents.sync()
-    with Wire("--db", str(path), "--surface", "qmd") as wire:
-        wire.handshake()
-        found = wire.call("vsearch", {"query": "how do I brew a hot drink?"})["structuredContent"][
-            "results"
-        ]
-        assert found[0]["file"] == "notes/tea.md"
-        answer = wire.call("query", {"query": "what was discussed about money?", "limit": 1})
-        assert answer["structuredContent"]["results"][0]["file"] == "notes/2025/meeting one.md"
-        document = wire.call("get", {"file": found[0]["docid"], "maxLines": 1})["content"][0][
-            "resource"
-        ]
-        assert document == {
-            "uri": "qmd://notes/tea.md",
-            "name": "notes/tea.md",
-            "title": "Green tea",
-            "mimeType": "text/markdown",
-            "text": "# Green tea",
-        }
-        assert wire.finish() == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb_server.surface import PublishedTool, call
+from mcpvectordb_server.surface import ExposedTool, call
 from mcpvectordb_server.surfaces import (
     context_server,
     desk,
@@ -97,7 +97,7 @@ def test_a_list_of_entries_has_it_beside_them(db: Database) -> None:
 @pytest.mark.parametrize("surface", [qmd.SURFACE, desk.SURFACE])
 def test_a_name_that_cannot_be_sent_back_does_no_harm(db: Database, surface: Any) -> None:
     [tool] = [each for each in surface.tools if each.name == "search"]
-    published = PublishedTool(name="search", surface=surface, tool=tool)
-    reply = call(published, db, {"query": "x", "half\ud800": 1})
+    exposed = ExposedTool(name="search", surface=surface, tool=tool)
+    reply = call(exposed, db, {"query": "x", "half\ud800": 1})
     assert "half?" in reply.content[-1].text
     reply.content[-1].text.encode()

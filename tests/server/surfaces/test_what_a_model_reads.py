@@ -22,7 +22,7 @@ from tests.support import Letters
 @pytest.fixture(scope="module")
 def conversation(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[readable.Turn, Any]]:
     """Every turn and what was replied."""
-    folder, names = tmp_path_factory.mktemp("conversation"), readable.published()
+    folder, names = tmp_path_factory.mktemp("conversation"), readable.exposed()
 
     async def hold(client: Client) -> list[tuple[readable.Turn, Any]]:
         return [

@@ -44,7 +44,7 @@ def test_a_job_reports_its_steps_and_its_result(jobs: Jobs, seen: list[tuple[str
     job = ended(jobs.add("sync", "notes", work))
     reply = job.reply()
     assert (reply["state"], reply["result"], reply["error"]) == ("done", {"a": 1}, None)
-    assert reply["progress"] is not None and reply["progress"]["seconds_left"] == 1.5
+    assert reply["progress"] is not None and reply["progress"].seconds_left == 1.5
     assert [state for _, state in seen] == ["queued", "running", "running", "done"]
 
 

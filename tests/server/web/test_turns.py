@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb_server.web.turns import MOST_PAGES, THREADS
+from tests.server.little_surface import read_for_ever
 from tests.server.web.support_web_server import TOKEN, Served
 
 
@@ -103,15 +104,7 @@ def test_a_read_that_runs_ends_when_its_client_goes(
     begun, ended = threading.Event(), threading.Event()
 
     def search(query: Any, **options: Any) -> Any:
-        try:
-            with served.db._file.reading() as sql:
-                begun.set()
-                sql.execute(
-                    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-                    "SELECT count(*) FROM n"
-                ).fetchall()
-        finally:
-            ended.set()
+        read_for_ever(served.db, begun, ended)
 
     monkeypatch.setattr(served.db, "search", search)
     monkeypatch.setattr(served.db._file, "_read_timeout", 3600.0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import InvalidInput
-from mcpvectordb_server.surfaces.desk.passages import (
+from mcpvectordb_server.surfaces.desk import (
     CUT,
     LEAD,
     REMARKS,

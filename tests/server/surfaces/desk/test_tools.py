@@ -2,19 +2,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcpvectordb import Config, Database
-from mcpvectordb_server.replies import Reply
-from mcpvectordb_server.surface import PublishedTool, Tool, call, publish
+from mcpvectordb import Database
+from mcpvectordb_server.surface import expose
 from mcpvectordb_server.surfaces import NAMES, load
-from mcpvectordb_server.surfaces.desk import SURFACE, places
+from mcpvectordb_server.surfaces.desk import SURFACE
 from tests.server.clients import VERSIONS, ask, exchange, service
 from tests.server.surfaces.desk.agent import Agent
 from tests.support import Gated, Letters
@@ -50,7 +46,7 @@ def test_the_handshake_says_what_is_stored_now(db: Database, tmp_path: Path, ver
 
 
 def test_other_surfaces_keep_their_names_beside_it() -> None:
-    offered = publish([load(name) for name in NAMES])
+    offered = expose([load(name) for name in NAMES])
     assert {"desk_search", "read", "grep", "remember", "ingest", "verify", "desk_status"} <= set(
         offered
     )
@@ -59,7 +55,7 @@ def test_other_surfaces_keep_their_names_beside_it() -> None:
 
 
 def test_a_file_open_for_reading_offers_what_only_reads() -> None:
-    assert set(publish([SURFACE], read_only=True)) == {
+    assert set(expose([SURFACE], read_only=True)) == {
         "search",
         "read",
         "grep",
@@ -113,21 +109,9 @@ def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
     assert "The password is swordfish." in found.text
 
 
-def test_the_order_is_that_of_the_library(agent: Agent, firm: Database) -> None:
-    for query in ("daily allowance", "valve V7", "offer"):
-        found = agent("search", query=query, kind="documents", limit=6, budget=20_000)
-        assert found.places == [
-            places.of(hit.item) for hit in firm.documents.search(query, limit=6)
-        ]
-
-
 def test_typed_searches_may_come_as_json_text(agent: Agent) -> None:
     listed = agent("search", query=[{"words": "E17"}], limit=2)
     assert agent("search", query='[{"words": "E17"}]', limit=2).places == listed.places
-
-
-def test_an_unknown_library_is_named(agent: Agent) -> None:
-    assert "there is no library 'frim'" in agent("search", query="tea", library="frim").text
 
 
 @pytest.mark.parametrize(
@@ -163,15 +147,6 @@ def test_a_place_has_many_names(agent: Agent, firm: Database) -> None:
     for name in ("travel.md:5", "travel.md:5:2", "travel.md:5-6", "travel.md:5–6"):
         part = agent("read", place=name).text
         assert "28 euros" in part and "# Travel\n" not in part
-
-
-def test_an_unknown_place_is_answered_with_similar_ones(agent: Agent) -> None:
-    assert "firm/handbook/travel.md" in agent.refused("read", place="travl.md")
-    assert "memory:999" in agent.refused("read", place="memory:999")
-    assert "behind its end" in agent.refused("read", place="travel.md:500")
-    assert "no pages" in agent.refused("read", place="travel.md", page=1)
-    assert "say which place" in agent.refused("read", place=" ")
-    assert "around" in agent.refused("read", place="travel.md:1", around=-1)
 
 
 def test_a_line_longer_than_the_budget_is_cut(db: Database) -> None:
@@ -328,43 +303,6 @@ def test_names_cannot_forge_lines_of_a_reply(db: Database) -> None:
 
 
 # Whatever is sent
-
-
-odd = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-5, 10**6)
-    | st.floats()
-    | st.text(max_size=10)
-    | st.sampled_from(["tea.md", "memory:1", "memory:1:1", "tea.md:1-2", "7d", "(", "2025", "all"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=4,
-)
-PARAMETERS = sorted(
-    {name for tool in SURFACE.tools for name in tool.arguments.schema["properties"]}
-)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    folder = tmp_path_factory.mktemp("shared")
-    config = Config(models_dir=str(folder))
-    with Database(folder / "x.db", embedder=Letters(), config=config) as db:
-        db.documents.ingest_text("# Tea\n\nGreen tea.\n", source="tea.md")
-        db.memories.add("kitchen", "user", "I like tea")
-        yield db
-
-
-@given(
-    tool=st.sampled_from([each for each in SURFACE.tools if each.name != "ingest"]),
-    raw=st.dictionaries(st.sampled_from(PARAMETERS), odd),
-)
-def test_any_arguments_get_a_result_or_an_error_message(
-    shared: Database, tool: Tool, raw: dict[str, Any]
-) -> None:
-    reply: Reply = call(PublishedTool(name=tool.name, surface=SURFACE, tool=tool), shared, raw)
-    assert "inside the server" not in reply.content[0].text, raw
-    assert reply.structured is None
 
 
 def test_the_history_names_the_client_and_the_surface(db: Database) -> None:

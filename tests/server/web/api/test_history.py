@@ -18,23 +18,6 @@ def test_a_deletion_is_listed_with_who_made_it_and_undone(served: Served) -> Non
     assert [each["title"] for each in served.get("/api/documents")["documents"]] == [tea["title"]]
 
 
-def test_without_a_number_the_latest_change_is_undone_and_that_again(served: Served) -> None:
-    id = served.post("/api/memories", thread="t", text="tea")["memory"]["id"]
-    served.ask("PATCH", f"/api/memories/{id}", {"text": "coffee"})
-    served.post("/api/undo")
-    assert served.get(f"/api/memories/{id}")["text"] == "tea"
-    served.post("/api/undo")
-    assert served.get(f"/api/memories/{id}")["text"] == "coffee"
-
-
-def test_a_change_is_shown_as_a_diff(served: Served) -> None:
-    id = served.post("/api/memories", thread="t", text="tea")["memory"]["id"]
-    served.ask("PATCH", f"/api/memories/{id}", {"text": "coffee"})
-    number = served.get("/api/history?limit=1")["changes"][0]["number"]
-    lines = served.get(f"/api/history/{number}/diff")["diff"].splitlines()
-    assert "-tea" in lines and "+coffee" in lines
-
-
 def test_a_change_that_is_not_there_is_not_undone(served: Served) -> None:
     assert served.ask("POST", "/api/undo", {"change": 99})[0] == 404
     assert served.ask("GET", "/api/history/99/diff")[0] == 404

@@ -15,16 +15,6 @@ def test_memories_are_a_timeline_that_can_be_filtered(filled: Served) -> None:
     assert "drinks" in filled.get("/api/memories?tags=drink")["note"]
 
 
-def test_threads_tags_and_days_are_counted(filled: Served) -> None:
-    threads = filled.get("/api/threads")["threads"]
-    assert [(each["name"], each["memories"]) for each in threads] == [
-        ("thread 0", 3),
-        ("thread 1", 2),
-    ]
-    assert filled.get("/api/tags")["tags"][0] == {"name": "drinks", "memories": 5}
-    assert [day["memories"] for day in filled.get("/api/timeline")["days"]] == [5]
-
-
 def test_a_memory_is_stored_changed_and_deleted(served: Served) -> None:
     made = served.post("/api/memories", thread="t", text="tea", tags=["A"], metadata={"x": 1})
     assert made["status"] == "added" and made["memory"]["source"] == "user"
@@ -59,9 +49,3 @@ def test_images_are_shown_unless_they_could_run_scripts(served: Served) -> None:
         assert served.get(f"/api/memories/{id}")["images"][0]["url"] is None
         assert served.raw("GET", f"/api/memories/{id}/images/0")[0] == 404
     assert served.raw("GET", f"/api/memories/{kept[0]}/images/1")[0] == 404
-
-
-def test_a_memory_has_similar_ones(filled: Served) -> None:
-    found = filled.get("/api/memories/1/similar?limit=3")
-    assert len(found["hits"]) == 3 and found["legs"] == ["vector"]
-    assert filled.ask("GET", "/api/memories/99/similar")[0] == 404

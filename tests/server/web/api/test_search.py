@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from tests.server.web.support_web_server import Served
 
 
@@ -23,51 +21,6 @@ def test_highlights_are_offsets_in_code_points_and_never_markup(filled: Served) 
     [line] = [each for each in hit["snippet"] if each["highlights"]]
     assert line["line"] == hit["line"] == 3
     assert [line["text"][start:end] for start, end in line["highlights"]] == ["Japan"]
-
-
-def test_documents_and_memories_are_found_together_or_alone(filled: Served) -> None:
-    def kinds(**which: object) -> set[str]:
-        return {hit["kind"] for hit in filled.post("/api/search", query="tea", **which)["hits"]}
-
-    assert kinds() == {"document", "memory"}
-    assert (
-        kinds(kind="documents") == kinds(library="notes") == kinds(file_type="py") == {"document"}
-    )
-    assert (
-        kinds(kind="memories") == kinds(tags=["drinks"]) == kinds(thread="thread 0") == {"memory"}
-    )
-
-
-def test_filters_apply_before_the_cut(filled: Served) -> None:
-    found = filled.post("/api/search", query="tea", where={"metadata.number": 7}, limit=5)
-    assert [hit["title"] for hit in found["hits"]] == ["Tea 7"] * len(found["hits"])
-    assert (
-        filled.post("/api/search", query="tea", file_type="py")["hits"][0]["path"] == "code/tea.py"
-    )
-    assert filled.post("/api/search", query="tea", until="2001")["hits"] == []
-    assert "notes" in filled.post("/api/search", query="tea", library="nots")["note"]
-
-
-def test_pages_follow_each_other(filled: Served) -> None:
-    whole = filled.post("/api/search", query="tea", limit=10)["hits"]
-    pages = [filled.post("/api/search", query="tea", limit=5, offset=n)["hits"] for n in (0, 5)]
-    assert [hit["place"] for page in pages for hit in page] == [hit["place"] for hit in whole]
-
-
-@pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
-def test_a_mode_runs_its_legs(mode: str, filled: Served) -> None:
-    legs = filled.post("/api/search", query="tea", mode=mode)["legs"]
-    assert set(legs) == ({"text", "vector"} if mode == "hybrid" else {mode})
-
-
-def test_the_same_question_is_compared_by_words_by_meaning_and_by_both(filled: Served) -> None:
-    found = filled.post("/api/compare", query="tea", limit=3, kind="documents")
-    assert [set(each["legs"]) for each in found.values()] == [
-        {"text"},
-        {"vector"},
-        {"text", "vector"},
-    ]
-    assert all(len(each["hits"]) == 3 for each in found.values())
 
 
 def test_what_is_not_embedded_yet_is_found_by_words_and_said(served: Served) -> None:

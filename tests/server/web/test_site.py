@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mcpvectordb_server.web.pace import Pace
+from mcpvectordb_server.web.site import Pace
 
 
 def test_the_pace_is_that_of_the_last_minute_and_begins_anew_with_more_work() -> None:
