@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
-from mcpvectordb.documents.library_versions import LibraryVersions
+from mcpvectordb.documents.items import DocumentVersions
+from mcpvectordb.documents.libraries import LibraryVersions
 from mcpvectordb.documents.search import DocumentSearch
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import Damaged, InvalidInput, ModelError, ReadOnly
 from mcpvectordb.history import actor
@@ -452,7 +452,6 @@ class Database(JointShelves):
         self._file.require_file("an export")
         return export(
             self._file,
-            self._encoder,
             Path(path),
             format=format,
             library=library,

@@ -16,13 +16,11 @@ from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, notes, rows
 from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING, FolderTuning
 from mcpvectordb.documents.given import DocumentChange, checked_change
-from mcpvectordb.documents.libraries import checked_name
+from mcpvectordb.documents.libraries import LibraryVersions, checked_name
 from mcpvectordb.documents.library_shelf import LibraryDocuments
-from mcpvectordb.documents.library_versions import LibraryVersions
-from mcpvectordb.documents.restore import RestoredDocuments
 from mcpvectordb.documents.search import DocumentQuery, DocumentSearch, check_unit
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.write import DocumentWriter
+from mcpvectordb.documents.write import DocumentWriter, RestoredDocuments
 from mcpvectordb.errors import ModelError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ChunkIndex

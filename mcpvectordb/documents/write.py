@@ -17,15 +17,16 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored, update
+from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored
+from mcpvectordb.documents.items import DocumentItems, DocumentVersions, key_of
 from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
-from mcpvectordb.documents.versions import unpacked_body
-from mcpvectordb.errors import DatabaseError, Exists, NotFound, TooLarge, quoted
-from mcpvectordb.history.versions import Version
+from mcpvectordb.errors import DatabaseError, Exists, InvalidInput, NotFound, TooLarge, quoted
+from mcpvectordb.history.versions import Item, Version
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.new_chunks import NewChunks
-from mcpvectordb.index.spans import stored as stored_spans
+from mcpvectordb.index.spans import ItemText
+from mcpvectordb.index.spans import stored as stored_text
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.records import Parsed, Source, Status
 from mcpvectordb.storage.file import File
@@ -37,9 +38,9 @@ class PreparedDocument(NamedTuple):
     """A document that is ready to be written.
 
     `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
-    document whose id, creation time and metadata it takes over. `created_at` is "" for now, `id` ""
-    for a new one. `version` is the one of the history that it is made of: then all of its fields
-    are those. Without `replaces` it is not written where its source has another text.
+    document whose id, creation time and metadata it takes over. `created_at` is "" for now.
+    `version` is the one that it is made of: then all of its fields are those. Without `replaces` it
+    is not written where its source has another text.
     """
 
     library: str
@@ -53,7 +54,6 @@ class PreparedDocument(NamedTuple):
     given: Given
     moved: int | None
     created_at: str = ""
-    id: str = ""
     version: Version | None = None
     replaces: bool = True
 
@@ -165,26 +165,12 @@ class DocumentWriter:
         It keeps its id and creation time. Raises NotFound if it was changed or deleted meanwhile.
         """
         with self._file.reading(limited=False) as sql:
-            row = sql.execute(
-                "SELECT library, source, file_type, modified, etag, mtime_ns, size, hash "
-                "FROM published_documents WHERE key = ?",
-                (key,),
-            ).fetchone()
-            text, spans = stored_spans(sql, self._index.chunks, key)
-        if row is None:
+            found = DocumentItems.by_key(sql, key)
+            content = stored_text(sql, self._index.chunks, key)
+        if found is None:
             raise NotFound(_CHANGED)
-        library, source, file_type, modified, etag, mtime_ns, size, hash = row
-        read = Source(
-            source=source,
-            name=source,
-            raw=b"",
-            file_type=file_type,
-            modified=modified,
-            etag=etag,
-            mtime_ns=mtime_ns,
-        )
-        again = PreparedDocument(
-            library, read, size, hash, title, text, spans, own={}, given=Given(title), moved=key
+        again = _prepared(found, content)._replace(
+            title=title, given=Given(title), moved=key, version=None
         )
         # A duplicate of the document that it takes over, which must still be there.
         return self.write(again, duplicate=True)[1]
@@ -239,13 +225,13 @@ class DocumentWriter:
         document = _with_given(sql, document, old)
         key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
         new.append(NewChunks(key, document.title, document.text, document.spans))
-        if not old and document.moved is None and document.version is None:
-            return "indexed", key
-        self._index.put_all(sql, new)  # the history keeps texts, which may be among them
-        new.clear()
+        same = _of_item(sql, document.version, key)
+        if old or same or document.moved is not None:
+            self._index.put_all(sql, new)  # the history keeps texts, which may be among them
+            new.clear()
         _keep_ids(sql, old, key)
-        replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
-        self._adopt(sql, key, document.version, replaced)
+        replaced += [*old, *same, *self._take_over(sql, key, document.moved, duplicate)]
+        self._adopt(sql, key, document.version, same)
         return "replaced" if old else "indexed", key
 
     def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
@@ -293,8 +279,9 @@ class DocumentWriter:
         taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
-        self._adopt(sql, key, document.version, taken_over)
-        self._unpublished.withdraw(sql, [*old, *taken_over], packed)
+        same = _of_item(sql, document.version, key)
+        self._adopt(sql, key, document.version, same)
+        self._unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
         return "replaced" if old else "indexed", key
 
     def _known(self, document: PreparedDocument) -> int | None:
@@ -337,51 +324,19 @@ class DocumentWriter:
             )
         return [key for key, _ in rows], same
 
-    def restore(self, version: Version, body: bytes) -> int:
-        """Write a version of the history in place of what is there of its item; returns its key."""
-        text, spans = unpacked_body(body)
-        fields, local = version.fields or {}, version.local
-        source = Source(
-            source=version.item.name,
-            name=version.item.name,
-            raw=b"",
-            file_type=fields["file_type"],
-            modified=local["modified"],
-            etag=local["etag"],
-            mtime_ns=local["mtime_ns"],
-        )
-        prepared = PreparedDocument(
-            version.item.place,
-            source,
-            fields["size"],
-            fields["hash"],
-            fields["title"],
-            text,
-            spans,
-            own={},
-            given=Given(),
-            moved=None,
-            version=version,
-        )
-        return self.write(prepared, duplicate=True)[1]
+    def restore(self, versions: Sequence[tuple[Version, ItemText]]) -> None:
+        """Write versions that were checked in place of what is there of their items."""
+        self.write_all([_prepared(*each) for each in versions], duplicate=True)
 
     def _adopt(
-        self, sql: apsw.Connection, key: int, version: Version | None, replaced: list[int]
+        self, sql: apsw.Connection, key: int, version: Version | None, old: Sequence[int]
     ) -> None:
         """Give a document the id of the version that it is made of, if no other one has it.
 
-        Adds what it replaces, which the caller must withdraw.
+        `old` are the documents of the same item, which the caller must withdraw.
         """
         if version is None:
             return
-        old = [
-            each
-            for (each,) in sql.execute(
-                "SELECT key FROM published_documents "
-                "WHERE library = ? AND source = ? AND twin = ? AND key <> ?",
-                (*version.item[1:], key),
-            )
-        ]
         self.versions.keep_whole(sql, old)
         _keep_ids(sql, old, key)
         id = version.local["id"]
@@ -396,7 +351,6 @@ class DocumentWriter:
             "AND NOT EXISTS (SELECT 1 FROM former_ids WHERE id = ?1)",
             (id, key),
         )
-        replaced += old
 
     def _take_over(
         self,
@@ -430,6 +384,29 @@ class DocumentWriter:
         )
         sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, moved))
         return [moved]
+
+
+class RestoredDocuments(DocumentItems):
+    """The documents of a file, of which versions come back."""
+
+    def __init__(
+        self, file: File, writer: DocumentWriter, unpublished: UnpublishedDocuments
+    ) -> None:
+        self._file, self._writer, self._unpublished = file, writer, unpublished
+
+    def restore(self, version: Version, content: ItemText) -> None:
+        """Write a version as the present one; its embeddings are made again where none is known."""
+        self._writer.restore([(version, content)])
+
+    def remove(self, item: Item) -> None:
+        """Delete a document, if it is there."""
+        with self._file.reading(limited=False) as sql:
+            found = self.find(sql, item)
+        packed = self._unpublished.pack_long([key_of(found)] if found else [])
+        with self._file.writing() as sql:
+            found = self.find(sql, item)
+            self._unpublished.withdraw(sql, [key_of(found)] if found else [], packed)
+        self._unpublished.clean()
 
 
 _CHANGED = "the document was changed or deleted meanwhile"
@@ -466,7 +443,7 @@ def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
 def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: bool) -> int:
     """Insert the row of a document; a twin is written beside others of its source."""
     source, version = prepared.source, prepared.version
-    id, created_at = prepared.id or _new_id(), prepared.created_at or dates.now()
+    id, created_at = _new_id(), prepared.created_at or dates.now()
     values = encoded(prepared.given.over(prepared.own))
     given: str | None = prepared.given.encode()
     if version is not None:
@@ -497,5 +474,105 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: 
     return sql.last_insert_rowid()
 
 
+def _of_item(sql: apsw.Connection, version: Version | None, key: int) -> list[int]:
+    """The keys of other documents that are the same item as a version."""
+    if version is None:
+        return []
+    rows = sql.execute(
+        "SELECT key FROM published_documents "
+        "WHERE library = ? AND source = ? AND twin = ? AND key <> ?",
+        (*version.item[1:], key),
+    )
+    return [each for (each,) in rows]
+
+
+def _prepared(version: Version, content: ItemText) -> PreparedDocument:
+    fields, local = version.fields or {}, version.local
+    source = Source(
+        source=version.item.name,
+        name=version.item.name,
+        raw=b"",
+        file_type=fields["file_type"],
+        modified=local["modified"],
+        etag=local["etag"],
+        mtime_ns=local["mtime_ns"],
+    )
+    return PreparedDocument(
+        version.item.place,
+        source,
+        fields["size"],
+        fields["hash"],
+        fields["title"],
+        content.text,
+        content.spans,
+        own={},
+        given=Given(),
+        moved=None,
+        version=version,
+    )
+
+
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def update(
+    sql: apsw.Connection,
+    index: ChunkIndex,
+    versions: DocumentVersions,
+    key: int,
+    change: DocumentChange,
+) -> tuple[bool, str]:
+    """Change a document's row; whether that changed anything, and the title to write it under.
+
+    That is "" if it has this title, and if the document was deleted meanwhile. Raises InvalidInput
+    if a document with its source is in the other library.
+    """
+    row = sql.execute(
+        "SELECT library, source, title, metadata FROM published_documents WHERE key = ?", (key,)
+    ).fetchone()
+    if row is None:
+        return False, ""
+    library, source, title, before = row
+    given = stored(sql, key)
+    now, said = _changed(metadata.decode(before), given, change)
+    after = (change.library or library, metadata.encode(now))
+    then = given.then(Given(change.title or "", said))
+    changed = after != (library, before)
+    if after[0] != library:
+        _refuse_second(sql, after[0], source)
+    if changed or then != given:
+        with versions.changing(sql, key) as stamp:
+            sql.execute(
+                "UPDATE documents SET library = ?, metadata = ?, given = ?, stamp = ? "
+                "WHERE key = ?",
+                (*after, then.encode(), stamp, key),
+            )
+    if changed:
+        index.touch(sql, key)
+    return changed, change.title if change.title and change.title != title else ""
+
+
+def _changed(
+    values: dict[str, Any], given: Given, change: DocumentChange
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The metadata after a change, and what the change says of keys."""
+    keys: Iterable[str]
+    if change.metadata is not None:
+        now, keys = dict(change.metadata), {**values, **given.metadata, **change.metadata}
+    elif change.patch is not None:
+        now, keys = metadata.merge(values, change.patch), change.patch
+    else:
+        now, keys = {**values, **(change.keys or {})}, change.keys or ()
+    return now, of_keys(keys, now)
+
+
+def _refuse_second(sql: apsw.Connection, library: str, source: str) -> None:
+    other = sql.execute(
+        "SELECT id FROM published_documents WHERE library = ? AND source = ?", (library, source)
+    ).fetchone()
+    if other:
+        raise InvalidInput(
+            f"the library {quoted(library)} already has a document of {quoted(source)} "
+            f"({other[0]}); delete one of the two first"
+        )

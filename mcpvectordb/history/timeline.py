@@ -161,9 +161,10 @@ class Timeline:
                     self._shelves[each.item.shelf].remove(each.item)
             for each in due:
                 if each.before is not None and _was(each):
+                    shelf = self._shelves[each.item.shelf]
                     with self._file.reading(limited=False) as sql:
                         body = self._body(sql, each.before)
-                    self._shelves[each.item.shelf].restore(each.before, body)
+                    shelf.restore(each.before, shelf.checked(each.before, body))
         return Undone(
             number=change.number,
             restored=tuple(names[each.item] for each in due if _was(each)),

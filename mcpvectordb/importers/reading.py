@@ -434,7 +434,7 @@ def _import_pyarrow(path: Path) -> None:
     if path.is_file():
         with path.open("rb") as file:
             if file.read(4) == b"PAR1":
-                from mcpvectordb.export.parquet import modules
+                from mcpvectordb.export.tables import modules
 
                 with suppress(InvalidInput):
                     modules()

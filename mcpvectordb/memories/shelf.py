@@ -35,7 +35,6 @@ from mcpvectordb.memories.memory import (
     Words,
 )
 from mcpvectordb.memories.metadata_index import MetadataIndex
-from mcpvectordb.memories.restore import RestoredMemories
 from mcpvectordb.memories.rows import (
     KINDS,
     NEWEST_FIRST,
@@ -62,10 +61,9 @@ from mcpvectordb.memories.validation import (
     checked_threads,
     normalized_tags,
     one_of,
-    whole_number,
 )
-from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
-from mcpvectordb.metadata import storable
+from mcpvectordb.memories.write import MemoryWriter, PreparedMemories, RestoredMemories
+from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.hybrid import checked_mode, checked_window
@@ -98,7 +96,7 @@ class Memories:
         self._index, self._keys = index, keys
         self._history = history
         self._writer = MemoryWriter(encoder, index, words, keys, history)
-        self.versioned = RestoredMemories(file, self._writer, index)
+        self.versioned = RestoredMemories(file, self._writer)
         self._search = MemorySearch(file, encoder, index, words, keys, reranking)
         # Returns the time at which memories are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = _utc_now

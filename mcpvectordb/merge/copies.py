@@ -29,7 +29,7 @@ from mcpvectordb.history import clock
 from mcpvectordb.history.actor import shown
 from mcpvectordb.history.log import MOST_CHANGES, History
 from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name, encoded
-from mcpvectordb.index import arrays, models
+from mcpvectordb.index import arrays, models, spans
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.metrics import METRICS
@@ -62,7 +62,6 @@ class FileMerge:
         self._shelves = {each.shelf: each for each in ours.shelves}
         self._their_shelves = {each.shelf: each for each in theirs.shelves}
         self._indexes = dict(zip(("documents", "contexts"), ours.indexes, strict=True))
-        self._their_indexes = dict(zip(("documents", "contexts"), theirs.indexes, strict=True))
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
         }
@@ -155,7 +154,7 @@ class FileMerge:
                 self._name("lost", sql, theirs)
             return
         with self._ours.history.stamped(sql, theirs.stamp):
-            shelf.restore(theirs, self._body(other, theirs))
+            shelf.restore(theirs, shelf.checked(theirs, self._body(other, theirs)))
         if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
             raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
         self._take_embeddings(sql, other, theirs, now)
@@ -202,7 +201,7 @@ class FileMerge:
             return False
         body = None if theirs.fields is None else self._body(other, theirs)
         if body is not None:
-            self._shelves[theirs.item.shelf].check(theirs, body)
+            self._shelves[theirs.item.shelf].checked(theirs, body)
             size = len(encoded(theirs.fields).encode()) + len(body)
             if former and size > self._room:
                 return False
@@ -276,9 +275,8 @@ class FileMerge:
         owner, their_owner = (
             self._shelves[theirs.item.shelf].owner(each) for each in (ours, theirs)
         )
-        found = self._their_indexes[theirs.item.shelf].embeddings_of(
-            other, their_model, their_owner
-        )
+        table = theirs.item.shelf.removesuffix("s")
+        found = spans.embeddings(other, table, their_model, their_owner)
         usable = {
             position: embedding
             for position, embedding in found.items()
