@@ -10,19 +10,18 @@ from __future__ import annotations
 import contextlib
 from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
 from mcpvectordb import dates, metadata
-from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.config import Config
 from mcpvectordb.documents import given, rows
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.errors import InvalidInput, TooLarge
+from mcpvectordb.errors import InvalidInput
 from mcpvectordb.history.log import History
-from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf
-from mcpvectordb.index import spans
-from mcpvectordb.index.spans import ItemText
+from mcpvectordb.history.versions import LOCAL, Item, Version
+from mcpvectordb.index.spans import ItemText, ReceivedItem, TextItems
 from mcpvectordb.metadata import storable, whole_number
 
 SHELF = "documents"
@@ -32,19 +31,10 @@ _FIELDS = ("title", "hash", "file_type", "size", "created_at", "metadata", "give
 _LOCAL = ("id", "modified", "etag", "mtime_ns")
 
 
-class ReceivedDocument(NamedTuple):
-    """A document of an export: a version with its text, and what a version does not have."""
-
-    version: Version
-    content: ItemText
-    embeddings: dict[int, bytes]
-    former_ids: list[str]
-
-
-class DocumentItems(VersionedShelf, ABC):
+class DocumentItems(TextItems, ABC):
     """The documents that readers see."""
 
-    shelf, noun = SHELF, "document"
+    shelf, noun, table = SHELF, "document", "document"
     identity = "library = :place AND source = :name AND twin = :twin"
     select = (
         f"SELECT key, library, source, twin, stamp, {', '.join((*_FIELDS, *_LOCAL))}, "
@@ -59,21 +49,6 @@ class DocumentItems(VersionedShelf, ABC):
         local = dict(zip(_LOCAL, values[len(_FIELDS) :], strict=True))
         fields |= {"chunks": chunks, LOCAL: local}
         return Version(Item(SHELF, library, source, twin), stamp, fields, str(key).encode())
-
-    @classmethod
-    def body(cls, sql: apsw.Connection, version: Version) -> bytes:
-        """The packed text of a stored document."""
-        return spans.stored(sql, "document_chunks", key_of(version)).packed()
-
-    @classmethod
-    def content(cls, body: bytes) -> ItemText:
-        """The text of a packed body."""
-        return spans.unpacked(body)
-
-    @classmethod
-    def text(cls, body: bytes) -> str:
-        """The text of a packed body."""
-        return spans.unpacked(body).text
 
     @classmethod
     def label(cls, sql: apsw.Connection, version: Version) -> str:
@@ -112,7 +87,6 @@ class DocumentItems(VersionedShelf, ABC):
     def line(cls, sql: apsw.Connection, version: Version, model: int | None) -> dict[str, Any]:
         """A stored document as an export has it, with its embeddings by a model."""
         key, fields, local = key_of(version), version.fields or {}, version.local
-        text = spans.stored(sql, "document_chunks", key)
         former = sql.execute("SELECT id FROM former_ids WHERE document = ? ORDER BY number", (key,))
         said = fields["given"]
         return {
@@ -125,23 +99,14 @@ class DocumentItems(VersionedShelf, ABC):
             "metadata": metadata.decode(fields["metadata"]),
             "given": None if said is None else metadata.decode(said),
             "former_ids": [id for (id,) in former],
-            "text": text.text,
-            "chunks": spans.lines(
-                text.spans, spans.embeddings(sql, "document", model, key) if model else {}
-            ),
+            **cls.text_line(sql, key, cls.stored(sql, key), model),
         }
 
     @classmethod
-    def of_line(cls, line: Mapping[str, Any], config: Config) -> ReceivedDocument:
+    def of_line(cls, line: Mapping[str, Any], config: Config) -> ReceivedItem:
         """The document of such a line, which may say anything; raises InvalidInput or TooLarge."""
         text = storable(line.get("text"), "text")
-        if len(text.encode()) > config.max_source_bytes:
-            raise TooLarge(f"its text is too large {how_to_allow('max_source_bytes')}")
-        chunks, embeddings = spans.of_lines(text, line.get("chunks", []))
-        if len(chunks) > config.max_chunks:
-            raise TooLarge(
-                f"it has more than {config.max_chunks:,} chunks {how_to_allow('max_chunks')}"
-            )
+        chunks, embeddings = cls.of_text_line(text, line, config)
         former = line.get("former_ids", [])
         if not isinstance(former, list) or any(
             len(storable(each, "former_ids", blank=False)) > LONGEST_ID for each in former
@@ -160,7 +125,7 @@ class DocumentItems(VersionedShelf, ABC):
         content = ItemText(text, chunks)
         version = Version(item, 0, fields)
         cls.check(version, content)
-        return ReceivedDocument(version, content, embeddings, former)
+        return ReceivedItem(version, content, embeddings, former)
 
 
 def key_of(version: Version) -> int:

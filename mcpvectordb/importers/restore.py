@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from mcpvectordb.config import PRECISIONS, Config
-from mcpvectordb.documents.items import DocumentItems, ReceivedDocument
+from mcpvectordb.documents.items import DocumentItems
 from mcpvectordb.documents.libraries import LibraryVersions
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import FORMER_IDS, DocumentWriter
@@ -33,8 +33,8 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.index.models import ModelRow
-from mcpvectordb.ingest.span import Span
-from mcpvectordb.memories.items import MemoryItems, ReceivedMemory
+from mcpvectordb.index.spans import ReceivedItem
+from mcpvectordb.memories.items import MemoryItems
 from mcpvectordb.memories.metadata_index import MetadataIndex
 from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.metadata import decode, storable
@@ -175,7 +175,7 @@ class Restore:
     # Documents.
 
     def _add_documents(self, records: list[Line]) -> None:
-        waiting: list[ReceivedDocument] = []
+        waiting: list[ReceivedItem] = []
         for document in self._checked(
             records, lambda line: DocumentItems.of_line(line, self._config)
         ):
@@ -187,7 +187,7 @@ class Restore:
                 waiting.append(document)
         self._put_documents(waiting)
 
-    def _put_documents(self, documents: list[ReceivedDocument], *, long: bool = False) -> None:
+    def _put_documents(self, documents: list[ReceivedItem], *, long: bool = False) -> None:
         """Write documents in one transaction, or a long one in several."""
         if not documents:
             return
@@ -201,9 +201,7 @@ class Restore:
                 with self._file.writing() as sql:
                     self._complete_documents(sql, documents)
 
-    def _new(
-        self, sql: apsw.Connection, documents: list[ReceivedDocument]
-    ) -> Iterator[ReceivedDocument]:
+    def _new(self, sql: apsw.Connection, documents: list[ReceivedItem]) -> Iterator[ReceivedItem]:
         """The documents that are not here; the others are reported."""
         rows = sql.execute(
             "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))",
@@ -233,7 +231,7 @@ class Restore:
                 ids.add(id)
                 yield each
 
-    def _complete_documents(self, sql: apsw.Connection, documents: list[ReceivedDocument]) -> None:
+    def _complete_documents(self, sql: apsw.Connection, documents: list[ReceivedItem]) -> None:
         """Add what belongs to documents that are here: former ids and embeddings.
 
         Also to known ones: an import that was killed may not have come so far.
@@ -250,7 +248,7 @@ class Restore:
                 "INSERT OR IGNORE INTO former_ids (id, document) VALUES (?, ?)",
                 ((id, row[0]) for id in each.former_ids[-FORMER_IDS:]),
             )
-            self._settle(sql, self._indexes[0], row[0], each.content.spans, each.embeddings)
+            self._settle(sql, self._indexes[0], row[0], each)
 
     # Memories.
 
@@ -270,16 +268,16 @@ class Restore:
                 self._report.count("memories", "known" if id else "added")
                 if not self._report.dry_run:
                     id = id or self._add_memory(sql, memory)
-                    self._settle(sql, self._indexes[1], id, memory.content.spans, memory.embeddings)
+                    self._settle(sql, self._indexes[1], id, memory)
 
-    def _add_memory(self, sql: apsw.Connection, memory: ReceivedMemory) -> int:
+    def _add_memory(self, sql: apsw.Connection, memory: ReceivedItem) -> int:
         """Store a memory, beside one that is here under its uid: that has another content."""
         version = memory.version
         if MemoryItems.find(sql, version.item) is not None:
             version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
         return self._memory_writer.restore(sql, version, memory.content)
 
-    def _memory_here(self, sql: apsw.Connection, memory: ReceivedMemory) -> int:
+    def _memory_here(self, sql: apsw.Connection, memory: ReceivedItem) -> int:
         """The id of the memory that is here already; 0 if there is none.
 
         That is the one with its id, if it has the same content, or one from before this import.
@@ -301,12 +299,7 @@ class Restore:
         return int(row[0]) if row else 0
 
     def _settle(
-        self,
-        sql: apsw.Connection,
-        index: ChunkIndex,
-        owner: int,
-        spans: Sequence[Span],
-        embeddings: Mapping[int, bytes],
+        self, sql: apsw.Connection, index: ChunkIndex, owner: int, item: ReceivedItem
     ) -> None:
         """Store the embeddings of an owner's chunks that wait for one, if the chunks are these."""
         model = self._model
@@ -315,11 +308,11 @@ class Restore:
         rows: list[Any] = sql.execute(
             f'SELECT start, "end" FROM {index.chunks} WHERE owner = ? ORDER BY position', (owner,)
         ).fetchall()
-        if rows != [(span.start, span.end) for span in spans]:
+        if rows != [(span.start, span.end) for span in item.content.spans]:
             return
         usable = {
             position: raw
-            for position, raw in embeddings.items()
+            for position, raw in item.embeddings.items()
             if arrays.is_rankable(raw, model.dimension)
         }
         self._report.embeddings[KEPT] += bool(index.settle_positions(sql, model.key, owner, usable))

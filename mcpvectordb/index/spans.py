@@ -7,14 +7,16 @@ an export.
 from __future__ import annotations
 
 import base64
+from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import apsw
 
-from mcpvectordb.errors import Damaged, InvalidInput
-from mcpvectordb.history.versions import pack, unpack
+from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.errors import Damaged, InvalidInput, TooLarge
+from mcpvectordb.history.versions import Version, VersionedShelf, pack, unpack
 from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list, from_base64, received, storable
@@ -51,17 +53,94 @@ class ItemText(NamedTuple):
         return pack([self.text, places, images])
 
 
-def unpacked(body: bytes) -> ItemText:
-    """The text that `ItemText.packed` was called for; raises Damaged."""
-    try:
-        text, places, *images = unpack(body)
-        spans = checked(text, places)
-        if not images:
-            return ItemText(text, spans)
-        [found] = images
-        return ItemText(text, spans, [_image(*each) for each in found])
-    except (ValueError, TypeError):
-        raise Damaged("a text in the history is not what was written") from None
+class ReceivedItem(NamedTuple):
+    """An item of an export: a checked version with its content, and what a version does not have.
+
+    Embeddings are by the position of their chunk.
+    """
+
+    version: Version
+    content: Any
+    embeddings: Mapping[int, bytes] = {}
+    former_ids: Sequence[str] = ()
+
+
+class TextItems(VersionedShelf, ABC):
+    """Items with a text that is divided into chunks, in tables that begin with `table`."""
+
+    table: ClassVar[str]
+
+    @classmethod
+    def stored(cls, sql: apsw.Connection, owner: int) -> ItemText:
+        """What a present item has beside its fields."""
+        return stored(sql, f"{cls.table}_chunks", owner)
+
+    @classmethod
+    def body(cls, sql: apsw.Connection, version: Version) -> bytes:
+        """The packed text of a present version."""
+        return cls.stored(sql, cls.owner(version)).packed()
+
+    @classmethod
+    def content(cls, body: bytes) -> ItemText:
+        """What `ItemText.packed` was called for; raises Damaged."""
+        try:
+            text, places, *images = unpack(body)
+            spans = checked(text, places)
+            if not images:
+                return ItemText(text, spans)
+            [found] = images
+            return ItemText(text, spans, [_image(*each) for each in found])
+        except (ValueError, TypeError):
+            raise Damaged(f"a {cls.noun} in the history is not what was written") from None
+
+    @classmethod
+    def text(cls, body: bytes) -> str:
+        """The text of a packed body."""
+        return cls.content(body).text
+
+    @classmethod
+    def text_line(
+        cls, sql: apsw.Connection, owner: int, content: ItemText, model: int | None
+    ) -> dict[str, Any]:
+        """A text as an export has it: its chunks without what is empty, with embeddings."""
+        found = embeddings(sql, cls.table, model, owner) if model else {}
+        chunks = [
+            {name: getattr(span, name) for name in _LINE}
+            | {name: value for name in _OPTIONAL if (value := getattr(span, name))}
+            | ({"embedding": found[position]} if position in found else {})
+            for position, span in enumerate(content.spans)
+        ]
+        return {"text": content.text, "chunks": chunks}
+
+    @classmethod
+    def of_text_line(
+        cls, text: str, line: Mapping[str, Any], config: Config
+    ) -> tuple[list[Span], dict[int, bytes]]:
+        """The spans and embeddings of a text of such a line; raises InvalidInput or TooLarge."""
+        if len(text.encode()) > config.max_source_bytes:
+            raise TooLarge(f"its text is too large {how_to_allow('max_source_bytes')}")
+        chunks = line.get("chunks", [])
+        if not isinstance(chunks, list):
+            raise InvalidInput("chunks is not a list")
+        if len(chunks) > config.max_chunks:
+            raise TooLarge(
+                f"it has more than {config.max_chunks:,} chunks {how_to_allow('max_chunks')}"
+            )
+        places: list[list[Any]] = []
+        found: dict[int, bytes] = {}
+        tile_start: Any = 0
+        for position, each in enumerate(chunks):
+            if not isinstance(each, Mapping):
+                raise InvalidInput("a chunk is not an object")
+            if each.get("embedding") is not None:
+                found[position] = from_base64(each["embedding"], "an embedding")
+            numbers = [tile_start, *(each.get(name) for name in _NUMBERS[1:])]
+            texts = [each.get("headings", []), each.get("header", ""), each.get("footer", "")]
+            places.append([*numbers, *texts])
+            tile_start = each.get("tile_end")
+        if tile_start != len(text):
+            raise InvalidInput("its chunks are not its whole text")
+        return checked(text, places), found
 
 
 def _image(mime_type: Any, metadata: Any, data: Any) -> StoredImage:
@@ -91,35 +170,6 @@ def stored(sql: apsw.Connection, chunks: str, owner: int) -> ItemText:
             )
         )
     return ItemText("".join(tiles), spans)
-
-
-def lines(spans: Sequence[Span], embeddings: Mapping[int, bytes]) -> list[dict[str, Any]]:
-    """Chunks as an export has them, without what is empty, and their embeddings by position."""
-    return [
-        {name: getattr(span, name) for name in _LINE}
-        | {name: value for name in _OPTIONAL if (value := getattr(span, name))}
-        | ({"embedding": embeddings[position]} if position in embeddings else {})
-        for position, span in enumerate(spans)
-    ]
-
-
-def of_lines(text: str, chunks: Any) -> tuple[list[Span], dict[int, bytes]]:
-    """The spans of a text and its embeddings, from what `lines` made; raises InvalidInput."""
-    places: list[list[Any]] = []
-    embeddings: dict[int, bytes] = {}
-    tile_start: Any = 0
-    for position, each in enumerate(chunks if isinstance(chunks, list) else [chunks]):
-        if not isinstance(each, Mapping):
-            raise InvalidInput("a chunk is not an object")
-        if each.get("embedding") is not None:
-            embeddings[position] = from_base64(each["embedding"], "an embedding")
-        numbers = [tile_start, *(each.get(name) for name in _NUMBERS[1:])]
-        texts = [each.get("headings", []), each.get("header", ""), each.get("footer", "")]
-        places.append([*numbers, *texts])
-        tile_start = each.get("tile_end")
-    if tile_start != len(text):
-        raise InvalidInput("its chunks are not its whole text")
-    return checked(text, places), embeddings
 
 
 def checked(text: Any, places: Sequence[Sequence[Any]]) -> list[Span]:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import hashlib
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
 from mcpvectordb import dates, metadata
-from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.errors import InvalidInput, TooLarge
+from mcpvectordb.config import Config
+from mcpvectordb.errors import InvalidInput
 from mcpvectordb.history.log import History
-from mcpvectordb.history.versions import (
-    LOCAL,
-    Item,
-    Version,
-    VersionedShelf,
-    body_name,
-    encoded,
-)
-from mcpvectordb.index import spans
-from mcpvectordb.index.spans import ItemText, StoredImage
+from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded
+from mcpvectordb.index.spans import ItemText, ReceivedItem, StoredImage, TextItems
 from mcpvectordb.memories.memory import Entry, Image
 from mcpvectordb.memories.validation import (
     SOURCES,
@@ -39,18 +31,10 @@ LONGEST_UID = 100
 _FIELDS = ("thread", "source", "metadata", "created_at", "updated_at")
 
 
-class ReceivedMemory(NamedTuple):
-    """A memory of an export: a version with its text and images, and its embeddings."""
-
-    version: Version
-    content: ItemText
-    embeddings: dict[int, bytes]
-
-
-class MemoryItems(VersionedShelf, ABC):
+class MemoryItems(TextItems, ABC):
     """The memories of a file."""
 
-    shelf, noun = SHELF, "memory"
+    shelf, noun, table = SHELF, "memory", "context"
     key, identity = "id", "uid = :name"
     select = f"SELECT id, uid, stamp, hex(hash), {', '.join(_FIELDS)} FROM contexts"
 
@@ -72,19 +56,9 @@ class MemoryItems(VersionedShelf, ABC):
         )
 
     @classmethod
-    def body(cls, sql: apsw.Connection, version: Version) -> bytes:
-        """The packed text and images of a stored memory."""
-        return _stored(sql, version.local["id"]).packed()
-
-    @classmethod
-    def content(cls, body: bytes) -> ItemText:
-        """The text and the images of a packed body."""
-        return spans.unpacked(body)
-
-    @classmethod
-    def text(cls, body: bytes) -> str:
-        """The text of a packed body."""
-        return spans.unpacked(body).text
+    def stored(cls, sql: apsw.Connection, owner: int) -> ItemText:
+        """The text and the images of a stored memory."""
+        return super().stored(sql, owner)._replace(images=_images(sql, owner))
 
     @classmethod
     def label(cls, sql: apsw.Connection, version: Version) -> str:
@@ -121,7 +95,7 @@ class MemoryItems(VersionedShelf, ABC):
     def line(cls, sql: apsw.Connection, version: Version, model: int | None) -> dict[str, Any]:
         """A stored memory as an export has it, with its embeddings by a model."""
         id, fields = version.local["id"], version.fields or {}
-        stored = _stored(sql, id)
+        stored = cls.stored(sql, id)
         return {
             "id": id,
             "uid": version.item.name,
@@ -132,14 +106,11 @@ class MemoryItems(VersionedShelf, ABC):
                 {"data": data, "mime_type": mime_type, "metadata": _decoded(said)}
                 for mime_type, said, data in stored.images or ()
             ],
-            "text": stored.text,
-            "chunks": spans.lines(
-                stored.spans, spans.embeddings(sql, "context", model, id) if model else {}
-            ),
+            **cls.text_line(sql, id, stored, model),
         }
 
     @classmethod
-    def of_line(cls, line: Mapping[str, Any], uid: str, config: Config) -> ReceivedMemory:
+    def of_line(cls, line: Mapping[str, Any], uid: str, config: Config) -> ReceivedItem:
         """The memory of such a line, which may say anything; raises InvalidInput or TooLarge.
 
         `uid` is for one of an old export, which has none.
@@ -160,11 +131,7 @@ class MemoryItems(VersionedShelf, ABC):
             ),
             config,
         )
-        chunks, embeddings = spans.of_lines(entry.text, line.get("chunks", []))
-        if len(chunks) > config.max_chunks:
-            raise TooLarge(
-                f"it has more than {config.max_chunks:,} chunks {how_to_allow('max_chunks')}"
-            )
+        chunks, embeddings = cls.of_text_line(entry.text, line, config)
         content = ItemText(entry.text, chunks, stored_images(entry.images or ()))
         fields = {
             "thread": entry.thread,
@@ -180,7 +147,7 @@ class MemoryItems(VersionedShelf, ABC):
         name = storable(line.get("uid", ""), "uid")[:LONGEST_UID]
         version = _version(name if name.strip() else uid, 0, fields)
         cls.check(version, content)
-        return ReceivedMemory(version, content, embeddings)
+        return ReceivedItem(version, content, embeddings)
 
 
 def keep(history: History, sql: apsw.Connection, id: int) -> Item | None:
@@ -222,10 +189,6 @@ def _version(uid: str, stamp: int, fields: Mapping[str, Any]) -> Version:
     """A version, whose body is named by the digests of what it holds."""
     body = body_name(encoded([fields["hash"], fields["images"]]).encode())
     return Version(Item(SHELF, "", uid), stamp, fields, body)
-
-
-def _stored(sql: apsw.Connection, id: int) -> ItemText:
-    return spans.stored(sql, "context_chunks", id)._replace(images=_images(sql, id))
 
 
 def _images(sql: apsw.Connection, id: int) -> list[StoredImage]:
