@@ -52,8 +52,7 @@ def get(sql: apsw.Connection, history: History, id: str, limit: int) -> Version:
 
 def text(sql: apsw.Connection, history: History, past: Version) -> str:
     """The text that a document had."""
-    kept = history.body(sql, past.body or b"")
-    return DocumentItems.text(DocumentItems.body(sql, past) if kept is None else kept)
+    return DocumentItems.text(history.body(sql, past, DocumentItems.body))
 
 
 def browse(

@@ -10,7 +10,6 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import apsw
@@ -18,10 +17,10 @@ import apsw
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
 from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored
-from mcpvectordb.documents.items import DocumentItems, DocumentVersions, key_of
+from mcpvectordb.documents.items import SHELF, DocumentItems, DocumentVersions, key_of
 from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
 from mcpvectordb.errors import DatabaseError, Exists, InvalidInput, NotFound, TooLarge, quoted
-from mcpvectordb.history.versions import Item, Version
+from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.new_chunks import NewChunks
@@ -35,27 +34,30 @@ FORMER_IDS = 20  # of a document that are kept
 
 
 class PreparedDocument(NamedTuple):
-    """A document that is ready to be written.
+    """A document that is ready to be written: the version that it will be, and its text.
 
-    `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
-    document whose id, creation time and metadata it takes over. `created_at` is "" for now.
-    `version` is the one that it is made of: then all of its fields are those. Without `replaces` it
-    is not written where its source has another text.
+    `own` is the metadata of its source, `given` what people say of it; without `given` all fields
+    are those of the version, its id too. `moved` is the key of a document whose id, creation time
+    and metadata it takes over. Without `replaces` it is not written where its source has another
+    text.
     """
 
-    library: str
-    source: Source
-    size: int
-    hash: str
-    title: str
-    text: str
-    spans: list[Span]
-    own: Mapping[str, Any]
-    given: Given
-    moved: int | None
-    created_at: str = ""
-    version: Version | None = None
+    version: Version
+    content: ItemText
+    own: Mapping[str, Any] = {}
+    given: Given | None = None
+    moved: int | None = None
     replaces: bool = True
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        return str((self.version.fields or {})["title"])
+
+    @property
+    def spans(self) -> list[Span]:
+        """Where its chunks are."""
+        return self.content.spans
 
 
 class DocumentWriter:
@@ -101,20 +103,21 @@ class DocumentWriter:
             chunk_size or default_size,
             default_overlap if chunk_overlap is None else chunk_overlap,
         )
-        return PreparedDocument(
-            library=library,
-            source=replace(source, raw=b""),
-            size=len(source.raw),
-            hash=hash,
-            title=title or parsed.title,
-            text=parsed.text,
-            spans=spans,
-            own=parsed.metadata,
-            given=said,
-            moved=moved,
-            created_at=created_at,
-            replaces=replaces,
-        )
+        fields = {
+            "title": title or parsed.title,
+            "hash": hash,
+            "file_type": source.file_type,
+            "size": len(source.raw),
+            "created_at": created_at,
+            LOCAL: {
+                "modified": source.modified,
+                "etag": source.etag,
+                "mtime_ns": source.mtime_ns,
+            },
+        }
+        version = Version(Item(SHELF, library, source.source), 0, fields)
+        content = ItemText(parsed.text, spans)
+        return PreparedDocument(version, content, parsed.metadata, said, moved, replaces)
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
         from mcpvectordb.ingest import chunking
@@ -169,11 +172,10 @@ class DocumentWriter:
             content = stored_text(sql, self._index.chunks, key)
         if found is None:
             raise NotFound(_CHANGED)
-        again = _prepared(found, content)._replace(
-            title=title, given=Given(title), moved=key, version=None
-        )
+        again = found._replace(fields={**(found.fields or {}), "title": title})
         # A duplicate of the document that it takes over, which must still be there.
-        return self.write(again, duplicate=True)[1]
+        prepared = PreparedDocument(again, content, given=Given(title), moved=key)
+        return self.write(prepared, duplicate=True)[1]
 
     def write_all(
         self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
@@ -224,14 +226,15 @@ class DocumentWriter:
                 return "skipped", known
         document = _with_given(sql, document, old)
         key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
-        new.append(NewChunks(key, document.title, document.text, document.spans))
-        same = _of_item(sql, document.version, key)
+        new.append(NewChunks(key, document.title, document.content.text, document.spans))
+        same = _of_item(sql, document, key)
         if old or same or document.moved is not None:
             self._index.put_all(sql, new)  # the history keeps texts, which may be among them
             new.clear()
         _keep_ids(sql, old, key)
         replaced += [*old, *same, *self._take_over(sql, key, document.moved, duplicate)]
-        self._adopt(sql, key, document.version, same)
+        if document.given is None:
+            self._adopt(sql, key, document.version, same)
         return "replaced" if old else "indexed", key
 
     def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
@@ -248,7 +251,7 @@ class DocumentWriter:
             for first, spans in self._unpublished.slices(document.spans):
                 with self._file.writing() as sql:
                     self._unpublished.renew(sql, key)
-                    self._index.put(sql, key, document.title, document.text, spans, first)
+                    self._index.put(sql, key, document.title, document.content.text, spans, first)
             packed = self._unpublished.pack_long([*old, *filter(None, [document.moved])])
             with self._file.writing() as sql:
                 return self._publish(sql, key, document, duplicate, packed)
@@ -279,13 +282,15 @@ class DocumentWriter:
         taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
-        same = _of_item(sql, document.version, key)
-        self._adopt(sql, key, document.version, same)
+        same = _of_item(sql, document, key)
+        if document.given is None:
+            self._adopt(sql, key, document.version, same)
         self._unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
         return "replaced" if old else "indexed", key
 
     def _known(self, document: PreparedDocument) -> int | None:
-        return self.known(document.source.source, document.library, document.hash)
+        item, fields = document.version.item, document.version.fields or {}
+        return self.known(item.name, item.place, fields["hash"])
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""
@@ -313,30 +318,27 @@ class DocumentWriter:
         rows: list[Any] = sql.execute(
             "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? "
             "ORDER BY key",
-            (document.library, document.source.source),
+            document.version.item[1:3],
         ).fetchall()
-        same = next((key for key, hash in rows if hash == document.hash), None)
+        wanted = (document.version.fields or {})["hash"]
+        same = next((key for key, hash in rows if hash == wanted), None)
         if rows and same is None and not document.replaces:
             raise Exists(
-                f"the library {quoted(document.library)} has another text named "
-                f"{quoted(document.source.source)}: give this one another name, or let it replace "
-                "the other"
+                f"the library {quoted(document.version.item.place)} has another text named "
+                f"{quoted(document.version.item.name)}: give this one another name, or let it "
+                "replace the other"
             )
         return [key for key, _ in rows], same
 
     def restore(self, versions: Sequence[tuple[Version, ItemText]]) -> None:
         """Write versions that were checked in place of what is there of their items."""
-        self.write_all([_prepared(*each) for each in versions], duplicate=True)
+        self.write_all([PreparedDocument(*each) for each in versions], duplicate=True)
 
-    def _adopt(
-        self, sql: apsw.Connection, key: int, version: Version | None, old: Sequence[int]
-    ) -> None:
+    def _adopt(self, sql: apsw.Connection, key: int, version: Version, old: Sequence[int]) -> None:
         """Give a document the id of the version that it is made of, if no other one has it.
 
         `old` are the documents of the same item, which the caller must withdraw.
         """
-        if version is None:
-            return
         self.versions.keep_whole(sql, old)
         _keep_ids(sql, old, key)
         id = version.local["id"]
@@ -416,11 +418,14 @@ def _with_given(
     sql: apsw.Connection, prepared: PreparedDocument, replaced: list[int]
 ) -> PreparedDocument:
     """The document with what people said of the one that it replaces or takes over."""
-    before = prepared.moved or (replaced[-1] if replaced else None)
-    if before is None:
+    if prepared.given is None:
         return prepared
-    given = stored(sql, before, prepared.own).then(prepared.given)
-    return prepared._replace(given=given, title=given.title or prepared.title)
+    given, fields = prepared.given, prepared.version.fields or {}
+    if before := prepared.moved or (replaced[-1] if replaced else None):
+        given = stored(sql, before, prepared.own).then(given)
+    said = {"title": given.title or fields["title"], "given": given.encode()}
+    said["metadata"] = encoded(given.over(prepared.own))
+    return prepared._replace(version=prepared.version._replace(fields={**fields, **said}))
 
 
 def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
@@ -441,75 +446,40 @@ def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
 
 
 def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: bool) -> int:
-    """Insert the row of a document; a twin is written beside others of its source."""
-    source, version = prepared.source, prepared.version
-    id, created_at = _new_id(), prepared.created_at or dates.now()
-    values = encoded(prepared.given.over(prepared.own))
-    given: str | None = prepared.given.encode()
-    if version is not None:
-        fields = version.fields or {}
-        created_at, values, given = (fields[name] for name in ("created_at", "metadata", "given"))
+    """Insert the row of a document, with a new id; a twin is written beside others of its source.
+
+    A version is the twin that it was.
+    """
+    (_, library, source, own_twin), id = prepared.version.item, _new_id()
+    fields, local = prepared.version.fields or {}, prepared.version.local
+    columns = {
+        "id": id,
+        "library": library,
+        "source": source,
+        "twin": own_twin if prepared.given is None else id if twin else "",
+        "stamp": stamp,
+        **{name: fields[name] for name in ("title", "hash", "file_type", "size")},
+        "created_at": fields["created_at"] or dates.now(),
+        **{name: fields[name] for name in ("metadata", "given")},
+        **{name: local[name] for name in ("modified", "etag", "mtime_ns")},
+    }
     sql.execute(
-        "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "
-        "etag, created_at, metadata, given, mtime_ns, stamp, twin) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            id,
-            prepared.library,
-            source.source,
-            prepared.title,
-            prepared.hash,
-            source.file_type,
-            prepared.size,
-            source.modified,
-            source.etag,
-            created_at,
-            values,
-            given,
-            source.mtime_ns,
-            stamp,
-            version.item.twin if version else id if twin else "",
-        ),
+        f"INSERT INTO documents ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        tuple(columns.values()),
     )
     return sql.last_insert_rowid()
 
 
-def _of_item(sql: apsw.Connection, version: Version | None, key: int) -> list[int]:
-    """The keys of other documents that are the same item as a version."""
-    if version is None:
+def _of_item(sql: apsw.Connection, document: PreparedDocument, key: int) -> list[int]:
+    """The keys of other documents that are the same item as a version that comes back."""
+    if document.given is not None:
         return []
     rows = sql.execute(
         "SELECT key FROM published_documents "
         "WHERE library = ? AND source = ? AND twin = ? AND key <> ?",
-        (*version.item[1:], key),
+        (*document.version.item[1:], key),
     )
     return [each for (each,) in rows]
-
-
-def _prepared(version: Version, content: ItemText) -> PreparedDocument:
-    fields, local = version.fields or {}, version.local
-    source = Source(
-        source=version.item.name,
-        name=version.item.name,
-        raw=b"",
-        file_type=fields["file_type"],
-        modified=local["modified"],
-        etag=local["etag"],
-        mtime_ns=local["mtime_ns"],
-    )
-    return PreparedDocument(
-        version.item.place,
-        source,
-        fields["size"],
-        fields["hash"],
-        fields["title"],
-        content.text,
-        content.spans,
-        own={},
-        given=Given(),
-        moved=None,
-        version=version,
-    )
 
 
 def _new_id() -> str:

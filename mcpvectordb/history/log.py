@@ -354,12 +354,19 @@ class History:
             sql.execute("SELECT EXISTS (SELECT 1 FROM history_bodies WHERE name = ?)", (name,)).get
         )
 
-    def body(self, sql: apsw.Connection, name: bytes) -> bytes | None:
-        """A kept body; None if it is that of a stored document."""
-        found: bytes | None = sql.execute(
-            "SELECT body FROM history_bodies WHERE name = ?", (name,)
+    def body(
+        self,
+        sql: apsw.Connection,
+        version: Version | None,
+        stored: Callable[[apsw.Connection, Version], bytes],
+    ) -> bytes:
+        """The body of a version: a kept one, or what is `stored`; b"" if it has none."""
+        if version is None or version.body is None:
+            return b""
+        kept: bytes | None = sql.execute(
+            "SELECT body FROM history_bodies WHERE name = ?", (version.body,)
         ).get
-        return found
+        return stored(sql, version) if kept is None else kept
 
     # The interface for `compact`, `rebuild` and `check`, as every index has it.
 

@@ -163,7 +163,7 @@ class Timeline:
                 if each.before is not None and _was(each):
                     shelf = self._shelves[each.item.shelf]
                     with self._file.reading(limited=False) as sql:
-                        body = self._body(sql, each.before)
+                        body = self._history.body(sql, each.before, shelf.body)
                     shelf.restore(each.before, shelf.checked(each.before, body))
         return Undone(
             number=change.number,
@@ -300,14 +300,6 @@ class Timeline:
         named = change.after if change.after.fields is not None else change.before or change.after
         return self._shelves[change.item.shelf].label(sql, named)
 
-    def _body(self, sql: apsw.Connection, version: Version | None) -> bytes:
-        if version is None or version.body is None:
-            return b""
-        kept = self._history.body(sql, version.body)
-        if kept is not None:
-            return kept
-        return self._shelves[version.item.shelf].body(sql, version)
-
     def _diff(self, sql: apsw.Connection, change: ItemChange) -> Iterable[str]:
         shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
         before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
@@ -326,7 +318,7 @@ class Timeline:
             return []
         shown = ("title", "thread", "metadata", "tags", "description", "pattern")
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
-        text = shelf.text(self._body(sql, version))
+        text = shelf.text(self._history.body(sql, version, shelf.body))
         if sum(map(text.count, _LINE_ENDS)) > MOST_LINES:
             raise InvalidInput(
                 f"{shelf.label(sql, version)} has more than {MOST_LINES:,} lines, which are not "

@@ -8,7 +8,6 @@ from typing import Any
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.errors import Damaged
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
@@ -82,10 +81,7 @@ def browse(
 
 def _memory(sql: apsw.Connection, history: History, past: Version, images: bool) -> Memory:
     fields = past.fields or {}
-    kept = history.body(sql, past.body or b"")
-    if kept is None:
-        raise Damaged("the text of a former context is missing: run `mcpvectordb rebuild`")
-    content = MemoryItems.content(kept)
+    content = MemoryItems.checked(past, history.body(sql, past, MemoryItems.body))
     return Memory(
         id=past.local["id"],
         thread=fields["thread"],

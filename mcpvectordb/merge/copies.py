@@ -60,7 +60,6 @@ class FileMerge:
     ) -> None:
         self._ours, self._theirs, self._progress = ours, theirs, progress
         self._shelves = {each.shelf: each for each in ours.shelves}
-        self._their_shelves = {each.shelf: each for each in theirs.shelves}
         self._indexes = dict(zip(("documents", "contexts"), ours.indexes, strict=True))
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
@@ -96,14 +95,10 @@ class FileMerge:
                 self._merge_former(sql, other, version, until)
             self._merge_changes(sql, other)
             sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
-        names = {what: tuple(found) for what, found in self._names.items()}
         return Merged(
             path=str(self._theirs.file.path),
-            added=names["added"],
-            updated=names["updated"],
-            deleted=names["deleted"],
-            lost=names["lost"],
             embedded=self._embedded,
+            **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
         )
 
     def _clock(self, sql: apsw.Connection, other: apsw.Connection) -> int:
@@ -148,7 +143,7 @@ class FileMerge:
         ours = shelf.find(sql, theirs.item)
         if ours is not None and ours.order == theirs.order:
             return
-        latest = ours or self._deletion(sql, self._ours.history, theirs.item)
+        latest = ours or self._deletion(sql, theirs.item)
         if latest is not None and latest.order > theirs.order:
             if self._keep(sql, other, theirs, max(latest.stamp, self._ours.history.stamp(sql))):
                 self._name("lost", sql, theirs)
@@ -160,7 +155,7 @@ class FileMerge:
         self._take_embeddings(sql, other, theirs, now)
         if ours is None:
             self._name("added", sql, theirs)
-        elif self._known(other, ours):
+        elif self._has(other, ours):
             self._name("updated", sql, theirs)
         else:
             self._name("lost", sql, theirs)
@@ -176,7 +171,7 @@ class FileMerge:
             raise Damaged(f"{theirs.item.name!r:.100} was replaced before it was there")
         ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
         if theirs.fields is None and ours is not None and ours.order < theirs.order:
-            known = self._known(other, ours)
+            known = self._has(other, ours)
             with self._ours.history.stamped(sql, theirs.stamp):
                 self._shelves[theirs.item.shelf].remove(theirs.item)
             self._name("deleted" if known else "lost", sql, ours)
@@ -217,11 +212,8 @@ class FileMerge:
             raise Damaged(f"{version.item.name!r:.100} was deleted, and has a text")
         metadata.check(version.fields)
 
-    def _known(self, other: apsw.Connection, ours: Version) -> bool:
-        """Whether the other file had our version, so that its own came after ours."""
-        return self._has(other, ours)
-
     def _has(self, sql: apsw.Connection, version: Version) -> bool:
+        """Whether a file had a version; if the other one had ours, its own came after it."""
         return bool(
             sql.execute(
                 "SELECT EXISTS (SELECT 1 FROM history_versions WHERE shelf = ? AND place = ? "
@@ -230,15 +222,14 @@ class FileMerge:
             ).get
         )
 
-    def _deletion(self, sql: apsw.Connection, history: History, item: Item) -> Version | None:
+    def _deletion(self, sql: apsw.Connection, item: Item) -> Version | None:
         """The last deletion of an item that is not there."""
-        deletions = (each for each in history.of(sql, item) if each.fields is None)
+        deletions = (each for each in self._ours.history.of(sql, item) if each.fields is None)
         return max(deletions, key=lambda each: each.order, default=None)
 
     def _body(self, other: apsw.Connection, version: Version) -> bytes:
-        kept = self._theirs.history.body(other, version.body) if version.body else b""
-        shelf = self._their_shelves[version.item.shelf]
-        return shelf.body(other, version) if kept is None else kept
+        stored = self._shelves[version.item.shelf].body
+        return self._theirs.history.body(other, version, stored)
 
     def _name(self, what: str, sql: apsw.Connection, version: Version) -> None:
         self._names[what].append(self._shelves[version.item.shelf].label(sql, version))

@@ -163,13 +163,12 @@ class Vectors:
         last = self._history.at(sql, item, VectorItems.find(sql, item), limit)
         if last is None or last.fields is None:
             raise NotFound(f"there was no vector {quoted(item.name)} at that time")
-        kept = self._history.body(sql, last.body or b"")
         return Vector(
             id=item.name,
             store=item.place,
             namespace=item.twin,
             dimension=last.fields["dimension"],
-            raw=VectorItems.body(sql, last) if kept is None else kept,
+            raw=self._history.body(sql, last, VectorItems.body),
             metadata=decode(last.fields["metadata"]),
         )
 
