@@ -349,8 +349,6 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> dict[str, Any]:
         ("document", {"metadata": [1]}, "metadata must be an object"),
         ("document", {"given": {"title": 1}}, "given"),
         ("document", {"mtime_ns": 2**70}, "mtime_ns must be a whole number"),
-        ("document", {"size": True}, "size must be a whole number"),
-        ("context", {"source": "nobody"}, "source must be user or agent"),
         ("context", {"images": [{"data": "***", "mime_type": "a/b"}]}, "an image is not base64"),
         ("context", {"id": 0}, "the id of a context"),
         ("store", {"metric": "taxicab"}, "metric must be"),
