@@ -198,13 +198,21 @@ class Timeline:
         return due, kept
 
     def _changes(
-        self, sql: apsw.Connection, first: int, items: Collection[Item] | None
+        self,
+        sql: apsw.Connection,
+        first: int = 0,
+        items: Collection[Item] | None = None,
+        number: int | None = None,
     ) -> Iterator[_LoggedChange]:
+        """The newest first: since a stamp, of some items, or the one with a number."""
         chosen, bindings = "", list[Any]([first])
         if items is not None:
             stamps = [each.stamp for item in items for each in self.versions(sql, item)]
-            chosen = "WHERE c.stamp IN (SELECT value FROM json_each(?2)) "
+            chosen = "WHERE c.stamp IN (SELECT value FROM json_each(?2))"
             bindings.append(json.dumps(stamps))
+        elif number is not None:
+            chosen = "WHERE c.number = ?2"
+            bindings.append(number)
         rows: list[Any] = sql.execute(
             "SELECT min(a.number), json_group_array(a.stamp), min(a.actor), min(a.action) "
             "FROM history_changes a WHERE a.change IN "
@@ -219,24 +227,19 @@ class Timeline:
     def _find(self, sql: apsw.Connection, number: int | None) -> _LoggedChange:
         """The change with this number, or the latest that did anything; raises NotFound."""
         if number is None:
-            for change in self._changes(sql, 0, None):
+            for change in self._changes(sql):
                 if any(True for _ in self._made(sql, change.stamps)):
                     return change
             raise NotFound("there is no change in the history that could be undone")
         if type(number) is not int or not 0 < number < 2**63:
             raise InvalidInput(f"a change is a number of the history, not {quoted(number)}")
-        row = sql.execute(
-            "SELECT min(number), json_group_array(stamp), min(actor), min(action) "
-            "FROM history_changes WHERE change = "
-            "(SELECT change FROM history_changes WHERE number = ?)",
-            (number,),
-        ).get
-        if row[0] is None:
+        found = next(self._changes(sql, number=number), None)
+        if found is None:
             raise NotFound(
                 f"there is no change {number} in the history: it never was, or it is too old; "
                 "`mcpvectordb history` lists those that there are"
             )
-        return _LoggedChange(row[0], json.loads(row[1]), row[2], row[3])
+        return found
 
     def _made(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
         """The versions that were made at these stamps: former ones, and those that are present."""
