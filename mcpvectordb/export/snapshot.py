@@ -92,8 +92,10 @@ class ExportSnapshot:
 
     def vectors(self) -> Iterator[dict[str, Any]]:
         """The vectors, in the order in which they were added; none if a library is exported."""
-        for version in VectorItems.where(self._sql, "?", (self.library is None,)):
-            yield VectorItems.line(self._sql, version)
+        for row in self._sql.execute(
+            f"{VectorItems.select} WHERE ? ORDER BY {VectorItems.key}", (self.library is None,)
+        ):
+            yield VectorItems.line(VectorItems.version(self._sql, row), row[-1])
 
     def has_double_precision(self) -> bool:
         """Whether any vector has numbers that float32 does not hold exactly."""

@@ -85,15 +85,15 @@ class VectorItems(VersionedShelf, ABC):
             raise InvalidInput("its numbers are not as they are stored")
 
     @classmethod
-    def line(cls, sql: apsw.Connection, version: Version) -> dict[str, Any]:
-        """A stored vector as an export has it."""
+    def line(cls, version: Version, content: bytes) -> dict[str, Any]:
+        """A vector as an export has it."""
         item, fields = version.item, version.fields or {}
         return {
             "store": item.place,
             "namespace": item.twin,
             "id": item.name,
             "dimension": fields["dimension"],
-            "raw": cls.body(sql, version),
+            "raw": content,
             "metadata": metadata.decode(fields["metadata"]),
         }
 
