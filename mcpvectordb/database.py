@@ -402,7 +402,6 @@ class Database(JointShelves):
         self._file.require_file("an export")
         return export(
             self._file,
-            self._encoder,
             Path(path),
             format=format,
             library=library,

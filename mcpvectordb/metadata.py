@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Mapping
@@ -98,6 +99,23 @@ def storable(text: object, name: str, *, blank: bool = True) -> str:
     if not blank and not text.strip():
         raise InvalidInput(f"{name} must not be blank")
     return text
+
+
+def whole_number(value: object, name: str, least: int = 0) -> int:
+    """`value` if it is a whole number from `least` to 2^63 - 1, the largest that SQLite stores."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {quoted(value)}")
+    return value
+
+
+def from_base64(value: object, name: str) -> bytes:
+    """The bytes of a base64 text; raises InvalidInput."""
+    try:
+        if isinstance(value, str):
+            return base64.b64decode(value, validate=True)
+    except ValueError:
+        pass
+    raise InvalidInput(f"{name} is not base64 text")
 
 
 def _is_plain(metadata: Mapping[Any, Any]) -> bool:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from mcpvectordb.documents.folder_tuning import FolderTuning
-from mcpvectordb.documents.given import DocumentChange, update
-from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
+from mcpvectordb.documents.given import DocumentChange
+from mcpvectordb.documents.write import DocumentWriter, PreparedDocument, update
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.queue import BATCH

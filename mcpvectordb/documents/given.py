@@ -15,9 +15,7 @@ import apsw
 
 from mcpvectordb import metadata
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.versions import DocumentVersions
-from mcpvectordb.errors import Damaged, InvalidInput, quoted
-from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.errors import Damaged, InvalidInput
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -110,65 +108,3 @@ def checked_change(
         title=None if title is None else metadata.storable(title, "title", blank=False),
         library=None if library is None else checked_name(library),
     )
-
-
-def update(
-    sql: apsw.Connection,
-    index: ChunkIndex,
-    versions: DocumentVersions,
-    key: int,
-    change: DocumentChange,
-) -> tuple[bool, str]:
-    """Change a document's row; whether that changed anything, and the title to write it under.
-
-    That is "" if it has this title, and if the document was deleted meanwhile. Raises InvalidInput
-    if a document with its source is in the other library.
-    """
-    row = sql.execute(
-        "SELECT library, source, title, metadata FROM published_documents WHERE key = ?", (key,)
-    ).fetchone()
-    if row is None:
-        return False, ""
-    library, source, title, before = row
-    given = stored(sql, key)
-    now, said = _changed(metadata.decode(before), given, change)
-    after = (change.library or library, metadata.encode(now))
-    then = given.then(Given(change.title or "", said))
-    changed = after != (library, before)
-    if after[0] != library:
-        _refuse_second(sql, after[0], source)
-    if changed or then != given:
-        with versions.changing(sql, key) as stamp:
-            sql.execute(
-                "UPDATE documents SET library = ?, metadata = ?, given = ?, stamp = ? "
-                "WHERE key = ?",
-                (*after, then.encode(), stamp, key),
-            )
-    if changed:
-        index.touch(sql, key)
-    return changed, change.title if change.title and change.title != title else ""
-
-
-def _changed(
-    values: dict[str, Any], given: Given, change: DocumentChange
-) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """The metadata after a change, and what the change says of keys."""
-    keys: Iterable[str]
-    if change.metadata is not None:
-        now, keys = dict(change.metadata), {**values, **given.metadata, **change.metadata}
-    elif change.patch is not None:
-        now, keys = metadata.merge(values, change.patch), change.patch
-    else:
-        now, keys = {**values, **(change.keys or {})}, change.keys or ()
-    return now, of_keys(keys, now)
-
-
-def _refuse_second(sql: apsw.Connection, library: str, source: str) -> None:
-    other = sql.execute(
-        "SELECT id FROM published_documents WHERE library = ? AND source = ?", (library, source)
-    ).fetchone()
-    if other:
-        raise InvalidInput(
-            f"the library {quoted(library)} already has a document of {quoted(source)} "
-            f"({other[0]}); delete one of the two first"
-        )

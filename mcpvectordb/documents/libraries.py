@@ -7,19 +7,23 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 
+from mcpvectordb import dates
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders, FollowedLibrary
-from mcpvectordb.documents.library_versions import LibraryVersions
 from mcpvectordb.errors import LONGEST_QUOTE, InvalidInput, NotFound, Unreadable, quoted
+from mcpvectordb.history.log import History
+from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf
 from mcpvectordb.ingest import gitignore
 from mcpvectordb.ingest.globs import compile_glob
-from mcpvectordb.metadata import storable
+from mcpvectordb.metadata import decode_list, storable
 from mcpvectordb.records import Library
 from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 
+_FIELDS = ("root", "pattern", "ignore", "description", "created_at")
 NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
 """The SQL that selects the names of all libraries."""
 
@@ -29,6 +33,113 @@ def checked_name(library: str) -> str:
     if len(storable(library, "library", blank=False)) > 200:
         raise InvalidInput(f"library is {len(library)} characters long; a name has at most 200")
     return library
+
+
+class LibraryVersions(VersionedShelf):
+    """Libraries that follow a folder, with their descriptions, as items of the history."""
+
+    shelf, noun = "libraries", "library"
+    key, identity = "name", "name = :name"
+    select = (
+        f"SELECT name, stamp, inode, {', '.join(_FIELDS)}, (SELECT json_group_object(path, text) "
+        "FROM (SELECT path, text FROM library_notes WHERE library = l.name ORDER BY path)) "
+        "FROM libraries l"
+    )
+
+    def __init__(self, file: File, history: History) -> None:
+        self._file, self.history = file, history
+
+    def keep(self, sql: apsw.Connection, name: str) -> None:
+        """Keep a library as it is, before its row changes; one that is not there is new."""
+        if (found := self.find(sql, Item(self.shelf, "", name))) is not None:
+            self.history.keep(sql, found)
+
+    def mark(self, sql: apsw.Connection, name: str) -> None:
+        """Note that a library was changed in this transaction, or removed."""
+        stamp = self.history.stamp(sql)
+        sql.execute("UPDATE libraries SET stamp = ? WHERE name = ?", (stamp, name))
+        if not sql.changes():
+            self.history.bury(sql, Item(self.shelf, "", name))
+
+    @classmethod
+    def version(cls, sql: apsw.Connection, row: Sequence[Any]) -> Version:
+        """The version in a row."""
+        name, stamp, inode, *values, notes = row
+        fields = dict(zip(_FIELDS, values, strict=True))
+        fields |= {"notes": json.loads(notes), LOCAL: {"inode": inode}}
+        return Version(Item(cls.shelf, "", name), stamp, fields)
+
+    @classmethod
+    def check(cls, version: Version, content: None = None) -> None:
+        """Raise an error unless a version has what a library has."""
+        fields = version.fields or {}
+        for name in _FIELDS:
+            storable(fields[name], name)
+        storable(version.item.name, "name", blank=False)
+        if version.item.place or version.item.twin:
+            raise InvalidInput("a library is in no other one")
+        dates.check_stored(fields["created_at"])
+        storable(version.local["inode"], "inode")
+        decode_list(fields["ignore"])
+        for path, text in fields["notes"].items():
+            storable(path, "a path"), storable(text, "a note")
+
+    @classmethod
+    def line(cls, version: Version) -> dict[str, Any]:
+        """A library as an export has it."""
+        fields = version.fields or {}
+        return {
+            "name": version.item.name,
+            **{name: fields[name] for name in _FIELDS},
+            "ignore": decode_list(fields["ignore"]),
+            "notes": fields["notes"],
+        }
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any]) -> Version:
+        """The library of such a line, which may say anything; raises InvalidInput."""
+        ignore, notes = line.get("ignore", []), line.get("notes")
+        if not isinstance(ignore, list) or not isinstance(notes, Mapping):
+            raise InvalidInput("ignore is not a list, or notes is not an object")
+        check_selection(storable(line.get("pattern"), "pattern"), ignore)
+        storable(line.get("root"), "root", blank=False)
+        fields = {name: line.get(name) for name in _FIELDS}
+        fields |= {
+            "ignore": json.dumps(ignore),
+            "created_at": dates.parse(line.get("created_at"), "created_at"),
+            "notes": notes,
+            LOCAL: {"inode": ""},
+        }
+        version = Version(Item(cls.shelf, "", checked_name(line.get("name", ""))), 0, fields)
+        cls.check(version)
+        return version
+
+    def restore(self, version: Version, content: None = None) -> None:
+        """Let a library follow its folder again; its folder may have to be confirmed again."""
+        name, fields = version.item.name, version.fields or {}
+        columns = (name, *(fields[each] for each in _FIELDS), version.local["inode"])
+        with self._file.writing() as sql:
+            self.keep(sql, name)
+            sql.execute("DELETE FROM library_notes WHERE library = ?", (name,))
+            sql.execute(
+                f"INSERT INTO libraries (name, {', '.join(_FIELDS)}, inode) "
+                f"VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                + ", ".join(f"{each} = excluded.{each}" for each in (*_FIELDS, "inode")),
+                columns,
+            )
+            sql.executemany(
+                "INSERT INTO library_notes (library, path, text) VALUES (?, ?, ?)",
+                ((name, path, text) for path, text in fields["notes"].items()),
+            )
+            self.mark(sql, name)
+
+    def remove(self, item: Item) -> None:
+        """Let a library follow no folder; its documents stay."""
+        with self._file.writing() as sql:
+            if self.find(sql, item) is not None:
+                self.keep(sql, item.name)
+                sql.execute("DELETE FROM libraries WHERE name = ?", (item.name,))
+                self.mark(sql, item.name)
 
 
 def add(
@@ -77,33 +188,6 @@ def add(
         versions.mark(sql, name)
         if confirm:
             folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
-
-
-def restore(
-    file: File,
-    versions: LibraryVersions,
-    name: str,
-    root: str,
-    pattern: str,
-    ignore: Sequence[str],
-    description: str,
-    created_at: str,
-    notes: Mapping[str, str],
-) -> None:
-    """Add a library as another file had it; its folder need not be here, and is not confirmed."""
-    checked_name(name)
-    check_selection(pattern, ignore)
-    with file.writing() as sql:
-        sql.execute(
-            "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
-            "VALUES (?, ?, '', ?, ?, ?, ?)",
-            (name, root, pattern, json.dumps(list(ignore)), description, created_at),
-        )
-        sql.executemany(
-            "INSERT INTO library_notes (library, path, text) VALUES (?, ?, ?)",
-            ((name, path, text) for path, text in notes.items()),
-        )
-        versions.mark(sql, name)
 
 
 def unfollow(file: File, folders: ConfirmedFolders, versions: LibraryVersions, name: str) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.library_versions import LibraryVersions
+from mcpvectordb.documents.libraries import LibraryVersions, checked_name
 from mcpvectordb.documents.stored import StoredDocuments
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Library

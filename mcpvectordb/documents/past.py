@@ -7,7 +7,8 @@ from typing import Any
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.documents import rows, versions
+from mcpvectordb.documents import rows
+from mcpvectordb.documents.items import SHELF, DocumentItems, key_of
 from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import NotFound, quoted
 from mcpvectordb.history.log import History
@@ -40,7 +41,7 @@ WITH every AS (
 def get(sql: apsw.Connection, history: History, id: str, limit: int) -> Version:
     """What the document with this id (that it has or had) was at a stamp; raises NotFound."""
     states = [
-        history.at(sql, item, versions.find(sql, item), limit)
+        history.at(sql, item, DocumentItems.find(sql, item), limit)
         for item in _items(sql, storable(id, "id"))
     ]
     there = [each for each in states if each is not None]
@@ -51,9 +52,7 @@ def get(sql: apsw.Connection, history: History, id: str, limit: int) -> Version:
 
 def text(sql: apsw.Connection, history: History, past: Version) -> str:
     """The text that a document had."""
-    kept = history.body(sql, past.body or b"")
-    body = versions.packed_body(sql, versions.key_of(past)) if kept is None else kept
-    return versions.unpacked_body(body)[0]
+    return DocumentItems.text(history.body(sql, past, DocumentItems.body))
 
 
 def browse(
@@ -78,10 +77,9 @@ def browse(
 
 def document(sql: apsw.Connection, past: Version) -> Document:
     """A version as a document."""
-    if (key := versions.key_of(past)) and versions.by_key(sql, key) == past:
+    if (key := key_of(past)) and DocumentItems.by_key(sql, key) == past:
         return rows.by_key(sql, key)
     fields, local, item = past.fields or {}, past.local, past.item
-    root = sql.execute("SELECT root FROM libraries WHERE name = ?", (item.place,)).get
     return Document(
         id=local["id"],
         library=item.place,
@@ -94,7 +92,7 @@ def document(sql: apsw.Connection, past: Version) -> Document:
         created_at=fields["created_at"],
         metadata=metadata.decode(fields["metadata"]),
         chunks=fields["chunks"],
-        path=rows.path(item.place, item.name, root or ""),
+        path=DocumentItems.label(sql, past),
     )
 
 
@@ -106,7 +104,7 @@ def _items(sql: apsw.Connection, id: str) -> list[Item]:
         "WHERE shelf = 'documents' AND fields ->> '$.local.id' = ?1",
         (id,),
     )
-    found = [Item(versions.SHELF, *row) for row in rows]
+    found = [Item(SHELF, *row) for row in rows]
     if not found:
         raise NotFound(f"no document has, or had, the id {quoted(id)}")
     return found

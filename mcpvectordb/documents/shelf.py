@@ -17,9 +17,8 @@ from mcpvectordb.documents import libraries, notes, rows
 from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.library_shelf import LibraryDocuments
-from mcpvectordb.documents.restore import RestoredDocuments
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
-from mcpvectordb.documents.write import DocumentWriter
+from mcpvectordb.documents.write import DocumentWriter, RestoredDocuments
 from mcpvectordb.errors import ModelError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.ingest.globs import EVERYTHING

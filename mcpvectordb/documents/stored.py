@@ -10,10 +10,10 @@ from typing import Literal
 
 from mcpvectordb.documents import past, rows
 from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING
+from mcpvectordb.documents.items import DocumentVersions
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.paths import NamedDocuments
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.versions import DocumentVersions
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index import models

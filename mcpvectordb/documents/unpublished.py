@@ -17,7 +17,7 @@ from pathlib import Path
 
 import apsw
 
-from mcpvectordb.documents.versions import DocumentVersions
+from mcpvectordb.documents.items import DocumentVersions
 from mcpvectordb.errors import Busy, Unwritable
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.tuning import DEFAULT, Tuning

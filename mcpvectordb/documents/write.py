@@ -10,50 +10,54 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored, update
+from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored
+from mcpvectordb.documents.items import SHELF, DocumentItems, DocumentVersions, key_of
 from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
-from mcpvectordb.documents.versions import unpacked_body
-from mcpvectordb.errors import DatabaseError, Exists, NotFound, TooLarge, quoted
-from mcpvectordb.history.versions import Version
+from mcpvectordb.errors import DatabaseError, Exists, InvalidInput, NotFound, TooLarge, quoted
+from mcpvectordb.history.versions import LOCAL, Item, Version
+from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.new_chunks import NewChunks
-from mcpvectordb.index.spans import stored as stored_spans
+from mcpvectordb.index.spans import ItemText
+from mcpvectordb.index.spans import stored as stored_text
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.records import Parsed, Source, Status
+from mcpvectordb.storage.file import File
 from mcpvectordb.store import OpenStore
 
 FORMER_IDS = 20  # of a document that are kept
 
 
 class PreparedDocument(NamedTuple):
-    """A document that is ready to be written.
+    """A document that is ready to be written: the version that it will be, and its text.
 
-    `own` is the metadata of its source, `given` what people say of it. `moved` is the key of a
-    document whose id, creation time and metadata it takes over. `created_at` is "" for now, `id` ""
-    for a new one. `version` is the one of the history that it is made of: then all of its fields
-    are those. Without `replaces` it is not written where its source has another text.
+    `own` is the metadata of its source, `given` what people say of it; without `given` all fields
+    are those of the version, its id too. `moved` is the key of a document whose id, creation time
+    and metadata it takes over. Without `replaces` it is not written where its source has another
+    text.
     """
 
-    library: str
-    source: Source
-    size: int
-    hash: str
-    title: str
-    text: str
-    spans: list[Span]
-    own: Mapping[str, Any]
-    given: Given
-    moved: int | None
-    created_at: str = ""
-    id: str = ""
-    version: Version | None = None
+    version: Version
+    content: ItemText
+    own: Mapping[str, Any] = {}
+    given: Given | None = None
+    moved: int | None = None
     replaces: bool = True
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        return str((self.version.fields or {})["title"])
+
+    @property
+    def spans(self) -> list[Span]:
+        """Where its chunks are."""
+        return self.content.spans
 
 
 class DocumentWriter:
@@ -92,20 +96,21 @@ class DocumentWriter:
             chunk_size or default_size,
             default_overlap if chunk_overlap is None else chunk_overlap,
         )
-        return PreparedDocument(
-            library=library,
-            source=replace(source, raw=b""),
-            size=len(source.raw),
-            hash=hash,
-            title=title or parsed.title,
-            text=parsed.text,
-            spans=spans,
-            own=parsed.metadata,
-            given=said,
-            moved=moved,
-            created_at=created_at,
-            replaces=replaces,
-        )
+        fields = {
+            "title": title or parsed.title,
+            "hash": hash,
+            "file_type": source.file_type,
+            "size": len(source.raw),
+            "created_at": created_at,
+            LOCAL: {
+                "modified": source.modified,
+                "etag": source.etag,
+                "mtime_ns": source.mtime_ns,
+            },
+        }
+        version = Version(Item(SHELF, library, source.source), 0, fields)
+        content = ItemText(parsed.text, spans)
+        return PreparedDocument(version, content, parsed.metadata, said, moved, replaces)
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
         from mcpvectordb.ingest import chunking
@@ -156,29 +161,14 @@ class DocumentWriter:
         It keeps its id and creation time. Raises NotFound if it was changed or deleted meanwhile.
         """
         with self._file.reading(limited=False) as sql:
-            row = sql.execute(
-                "SELECT library, source, file_type, modified, etag, mtime_ns, size, hash "
-                "FROM published_documents WHERE key = ?",
-                (key,),
-            ).fetchone()
-            text, spans = stored_spans(sql, self._index.chunks, key)
-        if row is None:
+            found = DocumentItems.by_key(sql, key)
+            content = stored_text(sql, self._index.chunks, key)
+        if found is None:
             raise NotFound(_CHANGED)
-        library, source, file_type, modified, etag, mtime_ns, size, hash = row
-        read = Source(
-            source=source,
-            name=source,
-            raw=b"",
-            file_type=file_type,
-            modified=modified,
-            etag=etag,
-            mtime_ns=mtime_ns,
-        )
-        again = PreparedDocument(
-            library, read, size, hash, title, text, spans, own={}, given=Given(title), moved=key
-        )
+        again = found._replace(fields={**(found.fields or {}), "title": title})
         # A duplicate of the document that it takes over, which must still be there.
-        return self.write(again, duplicate=True)[1]
+        prepared = PreparedDocument(again, content, given=Given(title), moved=key)
+        return self.write(prepared, duplicate=True)[1]
 
     def write_all(
         self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
@@ -229,14 +219,15 @@ class DocumentWriter:
                 return "skipped", known
         document = _with_given(sql, document, old)
         key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
-        new.append(NewChunks(key, document.title, document.text, document.spans))
-        if not old and document.moved is None and document.version is None:
-            return "indexed", key
-        self._index.put_all(sql, new)  # the history keeps texts, which may be among them
-        new.clear()
+        new.append(NewChunks(key, document.title, document.content.text, document.spans))
+        same = _of_item(sql, document, key)
+        if old or same or document.moved is not None:
+            self._index.put_all(sql, new)  # the history keeps texts, which may be among them
+            new.clear()
         _keep_ids(sql, old, key)
-        replaced += [*old, *self._take_over(sql, key, document.moved, duplicate)]
-        self._adopt(sql, key, document.version, replaced)
+        replaced += [*old, *same, *self._take_over(sql, key, document.moved, duplicate)]
+        if document.given is None:
+            self._adopt(sql, key, document.version, same)
         return "replaced" if old else "indexed", key
 
     def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
@@ -253,7 +244,7 @@ class DocumentWriter:
             for first, spans in self._unpublished.slices(document.spans):
                 with self._file.writing() as sql:
                     self._unpublished.renew(sql, key)
-                    self._index.put(sql, key, document.title, document.text, spans, first)
+                    self._index.put(sql, key, document.title, document.content.text, spans, first)
             packed = self._unpublished.pack_long([*old, *filter(None, [document.moved])])
             with self._file.writing() as sql:
                 return self._publish(sql, key, document, duplicate, packed)
@@ -284,12 +275,15 @@ class DocumentWriter:
         taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
-        self._adopt(sql, key, document.version, taken_over)
-        self._unpublished.withdraw(sql, [*old, *taken_over], packed)
+        same = _of_item(sql, document, key)
+        if document.given is None:
+            self._adopt(sql, key, document.version, same)
+        self._unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
         return "replaced" if old else "indexed", key
 
     def _known(self, document: PreparedDocument) -> int | None:
-        return self.known(document.source.source, document.library, document.hash)
+        item, fields = document.version.item, document.version.fields or {}
+        return self.known(item.name, item.place, fields["hash"])
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""
@@ -317,62 +311,27 @@ class DocumentWriter:
         rows: list[Any] = sql.execute(
             "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? "
             "ORDER BY key",
-            (document.library, document.source.source),
+            document.version.item[1:3],
         ).fetchall()
-        same = next((key for key, hash in rows if hash == document.hash), None)
+        wanted = (document.version.fields or {})["hash"]
+        same = next((key for key, hash in rows if hash == wanted), None)
         if rows and same is None and not document.replaces:
             raise Exists(
-                f"the library {quoted(document.library)} has another text named "
-                f"{quoted(document.source.source)}: give this one another name, or let it replace "
-                "the other"
+                f"the library {quoted(document.version.item.place)} has another text named "
+                f"{quoted(document.version.item.name)}: give this one another name, or let it "
+                "replace the other"
             )
         return [key for key, _ in rows], same
 
-    def restore(self, version: Version, body: bytes) -> int:
-        """Write a version of the history in place of what is there of its item; returns its key."""
-        text, spans = unpacked_body(body)
-        fields, local = version.fields or {}, version.local
-        source = Source(
-            source=version.item.name,
-            name=version.item.name,
-            raw=b"",
-            file_type=fields["file_type"],
-            modified=local["modified"],
-            etag=local["etag"],
-            mtime_ns=local["mtime_ns"],
-        )
-        prepared = PreparedDocument(
-            version.item.place,
-            source,
-            fields["size"],
-            fields["hash"],
-            fields["title"],
-            text,
-            spans,
-            own={},
-            given=Given(),
-            moved=None,
-            version=version,
-        )
-        return self.write(prepared, duplicate=True)[1]
+    def restore(self, versions: Sequence[tuple[Version, ItemText]]) -> None:
+        """Write versions that were checked in place of what is there of their items."""
+        self.write_all([PreparedDocument(*each) for each in versions], duplicate=True)
 
-    def _adopt(
-        self, sql: apsw.Connection, key: int, version: Version | None, replaced: list[int]
-    ) -> None:
+    def _adopt(self, sql: apsw.Connection, key: int, version: Version, old: Sequence[int]) -> None:
         """Give a document the id of the version that it is made of, if no other one has it.
 
-        Adds what it replaces, which the caller must withdraw.
+        `old` are the documents of the same item, which the caller must withdraw.
         """
-        if version is None:
-            return
-        old = [
-            each
-            for (each,) in sql.execute(
-                "SELECT key FROM published_documents "
-                "WHERE library = ? AND source = ? AND twin = ? AND key <> ?",
-                (*version.item[1:], key),
-            )
-        ]
         self.versions.keep_whole(sql, old)
         _keep_ids(sql, old, key)
         id = version.local["id"]
@@ -387,7 +346,6 @@ class DocumentWriter:
             "AND NOT EXISTS (SELECT 1 FROM former_ids WHERE id = ?1)",
             (id, key),
         )
-        replaced += old
 
     def _take_over(
         self,
@@ -423,6 +381,29 @@ class DocumentWriter:
         return [moved]
 
 
+class RestoredDocuments(DocumentItems):
+    """The documents of a file, of which versions come back."""
+
+    def __init__(
+        self, file: File, writer: DocumentWriter, unpublished: UnpublishedDocuments
+    ) -> None:
+        self._file, self._writer, self._unpublished = file, writer, unpublished
+
+    def restore(self, version: Version, content: ItemText) -> None:
+        """Write a version as the present one; its embeddings are made again where none is known."""
+        self._writer.restore([(version, content)])
+
+    def remove(self, item: Item) -> None:
+        """Delete a document, if it is there."""
+        with self._file.reading(limited=False) as sql:
+            found = self.find(sql, item)
+        packed = self._unpublished.pack_long([key_of(found)] if found else [])
+        with self._file.writing() as sql:
+            found = self.find(sql, item)
+            self._unpublished.withdraw(sql, [key_of(found)] if found else [], packed)
+        self._unpublished.clean()
+
+
 _CHANGED = "the document was changed or deleted meanwhile"
 
 
@@ -430,11 +411,14 @@ def _with_given(
     sql: apsw.Connection, prepared: PreparedDocument, replaced: list[int]
 ) -> PreparedDocument:
     """The document with what people said of the one that it replaces or takes over."""
-    before = prepared.moved or (replaced[-1] if replaced else None)
-    if before is None:
+    if prepared.given is None:
         return prepared
-    given = stored(sql, before, prepared.own).then(prepared.given)
-    return prepared._replace(given=given, title=given.title or prepared.title)
+    given, fields = prepared.given, prepared.version.fields or {}
+    if before := prepared.moved or (replaced[-1] if replaced else None):
+        given = stored(sql, before, prepared.own).then(given)
+    said = {"title": given.title or fields["title"], "given": given.encode()}
+    said["metadata"] = encoded(given.over(prepared.own))
+    return prepared._replace(version=prepared.version._replace(fields={**fields, **said}))
 
 
 def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
@@ -455,38 +439,103 @@ def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
 
 
 def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: bool) -> int:
-    """Insert the row of a document; a twin is written beside others of its source."""
-    source, version = prepared.source, prepared.version
-    id, created_at = prepared.id or _new_id(), prepared.created_at or dates.now()
-    values = encoded(prepared.given.over(prepared.own))
-    given: str | None = prepared.given.encode()
-    if version is not None:
-        fields = version.fields or {}
-        created_at, values, given = (fields[name] for name in ("created_at", "metadata", "given"))
+    """Insert the row of a document, with a new id; a twin is written beside others of its source.
+
+    A version is the twin that it was.
+    """
+    (_, library, source, own_twin), id = prepared.version.item, _new_id()
+    fields, local = prepared.version.fields or {}, prepared.version.local
+    columns = {
+        "id": id,
+        "library": library,
+        "source": source,
+        "twin": own_twin if prepared.given is None else id if twin else "",
+        "stamp": stamp,
+        **{name: fields[name] for name in ("title", "hash", "file_type", "size")},
+        "created_at": fields["created_at"] or dates.now(),
+        **{name: fields[name] for name in ("metadata", "given")},
+        **{name: local[name] for name in ("modified", "etag", "mtime_ns")},
+    }
     sql.execute(
-        "INSERT INTO documents (id, library, source, title, hash, file_type, size, modified, "
-        "etag, created_at, metadata, given, mtime_ns, stamp, twin) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            id,
-            prepared.library,
-            source.source,
-            prepared.title,
-            prepared.hash,
-            source.file_type,
-            prepared.size,
-            source.modified,
-            source.etag,
-            created_at,
-            values,
-            given,
-            source.mtime_ns,
-            stamp,
-            version.item.twin if version else id if twin else "",
-        ),
+        f"INSERT INTO documents ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        tuple(columns.values()),
     )
     return sql.last_insert_rowid()
 
 
+def _of_item(sql: apsw.Connection, document: PreparedDocument, key: int) -> list[int]:
+    """The keys of other documents that are the same item as a version that comes back."""
+    if document.given is not None:
+        return []
+    rows = sql.execute(
+        "SELECT key FROM published_documents "
+        "WHERE library = ? AND source = ? AND twin = ? AND key <> ?",
+        (*document.version.item[1:], key),
+    )
+    return [each for (each,) in rows]
+
+
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def update(
+    sql: apsw.Connection,
+    index: ChunkIndex,
+    versions: DocumentVersions,
+    key: int,
+    change: DocumentChange,
+) -> tuple[bool, str]:
+    """Change a document's row; whether that changed anything, and the title to write it under.
+
+    That is "" if it has this title, and if the document was deleted meanwhile. Raises InvalidInput
+    if a document with its source is in the other library.
+    """
+    row = sql.execute(
+        "SELECT library, source, title, metadata FROM published_documents WHERE key = ?", (key,)
+    ).fetchone()
+    if row is None:
+        return False, ""
+    library, source, title, before = row
+    given = stored(sql, key)
+    now, said = _changed(metadata.decode(before), given, change)
+    after = (change.library or library, metadata.encode(now))
+    then = given.then(Given(change.title or "", said))
+    changed = after != (library, before)
+    if after[0] != library:
+        _refuse_second(sql, after[0], source)
+    if changed or then != given:
+        with versions.changing(sql, key) as stamp:
+            sql.execute(
+                "UPDATE documents SET library = ?, metadata = ?, given = ?, stamp = ? "
+                "WHERE key = ?",
+                (*after, then.encode(), stamp, key),
+            )
+    if changed:
+        index.touch(sql, key)
+    return changed, change.title if change.title and change.title != title else ""
+
+
+def _changed(
+    values: dict[str, Any], given: Given, change: DocumentChange
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """The metadata after a change, and what the change says of keys."""
+    keys: Iterable[str]
+    if change.metadata is not None:
+        now, keys = dict(change.metadata), {**values, **given.metadata, **change.metadata}
+    elif change.patch is not None:
+        now, keys = metadata.merge(values, change.patch), change.patch
+    else:
+        now, keys = {**values, **(change.keys or {})}, change.keys or ()
+    return now, of_keys(keys, now)
+
+
+def _refuse_second(sql: apsw.Connection, library: str, source: str) -> None:
+    other = sql.execute(
+        "SELECT id FROM published_documents WHERE library = ? AND source = ?", (library, source)
+    ).fetchone()
+    if other:
+        raise InvalidInput(
+            f"the library {quoted(library)} already has a document of {quoted(source)} "
+            f"({other[0]}); delete one of the two first"
+        )

@@ -6,7 +6,7 @@ float32 or float16 (of vectors float32 or float64): 4, 2 or 8 bytes for each of 
 {"mcpvectordb": 1, "model": …, "settings": …, …}    the header; 1 is the version of this format
 {"kind": "library", …}                              a library that follows a folder
 {"kind": "document", …, "text": …, "chunks": […]}
-{"kind": "memory", …, "text": …, "chunks": […]}
+{"kind": "context", …, "text": …, "chunks": […]}
 {"kind": "store", "name": …, "metric": …}
 {"kind": "vector", "store": …, …}
 {"kind": "end", "items": …}                         what comes before it is complete
@@ -22,17 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from mcpvectordb import __version__, dates
-from mcpvectordb.export.snapshot import (
-    ExportedChunk,
-    ExportedDocument,
-    ExportedMemory,
-    ExportedVector,
-    ExportSnapshot,
-)
+from mcpvectordb.export.snapshot import ExportSnapshot
 
 FORMAT = 1
 
-_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_line = json.JSONEncoder(
+    ensure_ascii=False,
+    separators=(",", ":"),
+    allow_nan=False,
+    default=lambda raw: b64encode(raw).decode(),
+).encode
 
 
 def write(snapshot: ExportSnapshot, part: Path, count: Callable[[], None], *, packed: bool) -> None:
@@ -60,51 +59,9 @@ def _records(snapshot: ExportSnapshot) -> Iterator[dict[str, Any]]:
         "settings": snapshot.settings(),
         "items": snapshot.counts().items,
     }
-    for library in snapshot.libraries():
-        yield {"kind": "library", **library._asdict()}
-    yield from map(_document, snapshot.documents())
-    yield from map(_memory, snapshot.memories())
+    yield from ({"kind": "library", **each} for each in snapshot.libraries())
+    yield from ({"kind": "document", **each} for each in snapshot.documents())
+    yield from ({"kind": "context", **each} for each in snapshot.memories())
     for name, metric in snapshot.stores():
         yield {"kind": "store", "name": name, "metric": metric}
-    yield from map(_vector, snapshot.vectors())
-
-
-def _document(document: ExportedDocument) -> dict[str, Any]:
-    fields = document._asdict()
-    del fields["root"]  # the library's own line has it
-    return {"kind": "document", **fields, "chunks": [_chunk(each) for each in document.chunks]}
-
-
-def _memory(memory: ExportedMemory) -> dict[str, Any]:
-    return {
-        "kind": "context",
-        **memory._asdict(),
-        "images": [each.to_dict() for each in memory.images],
-        "chunks": [_chunk(each) for each in memory.chunks],
-    }
-
-
-def _chunk(chunk: ExportedChunk) -> dict[str, Any]:
-    """Where a chunk is, without what is empty; it begins where the tile before it ends."""
-    span = chunk.span
-    fields = {
-        "start": span.start,
-        "end": span.end,
-        "tile_end": span.tile_end,
-        "first_line": span.first_line,
-        "last_line": span.last_line,
-    }
-    optional = {
-        "page": span.page,
-        "headings": list(span.headings),
-        "header": span.header,
-        "footer": span.footer,
-        "embedding": chunk.embedding and b64encode(chunk.embedding).decode(),
-    }
-    return {**fields, **{name: value for name, value in optional.items() if value}}
-
-
-def _vector(vector: ExportedVector) -> dict[str, Any]:
-    fields = vector._asdict()
-    del fields["metric"]  # the store's own line has it
-    return {"kind": "vector", **fields, "raw": b64encode(vector.raw).decode()}
+    yield from ({"kind": "vector", **each} for each in snapshot.vectors())

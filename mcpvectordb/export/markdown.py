@@ -14,7 +14,7 @@ from typing import Any
 
 from mcpvectordb.documents.rows import path
 from mcpvectordb.export.file_names import FileNames
-from mcpvectordb.export.snapshot import ExportedDocument, ExportedMemory, ExportSnapshot
+from mcpvectordb.export.snapshot import ExportSnapshot
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats.markdown_writer import fence
 from mcpvectordb.ingest.structure import front_matter
@@ -25,22 +25,25 @@ _IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "imag
 def write(snapshot: ExportSnapshot, folder: Path, count: Callable[[], None]) -> None:
     """Write the documents and memories of a snapshot; `count` is called for each."""
     names = FileNames()
+    roots = {each["name"]: each["root"] for each in snapshot.libraries()}
     for document in snapshot.documents():
-        inside = path("", document.source, document.root).removeprefix("/")
-        place = ["documents", document.library]
-        name = names.of(place, inside.partition("://")[2] or inside, document.id)
+        library, source = document["library"], document["source"]
+        inside = path("", source, roots.get(library, "")).removeprefix("/")
+        place = ["documents", library]
+        name = names.of(place, inside.partition("://")[2] or inside, document["id"])
         _write(folder / name, _page(_front_of_document(document), _body(document)).encode())
         count()
     for memory in snapshot.memories():
-        name = names.of(["contexts", memory.thread], str(memory.id), str(memory.id))
+        id = str(memory["id"])
+        name = names.of(["contexts", memory["thread"]], id, id)
         images = [
-            (Path(name).with_suffix(f".{place}{_IMAGES.get(each.mime_type, '.bin')}"), each)
-            for place, each in enumerate(memory.images, 1)
+            (Path(name).with_suffix(f".{place}{_IMAGES.get(each['mime_type'], '.bin')}"), each)
+            for place, each in enumerate(memory["images"], 1)
         ]
         front = _front_of_memory(memory, [image.name for image, _ in images])
-        _write(folder / name, _page(front, memory.text).encode())
+        _write(folder / name, _page(front, memory["text"]).encode())
         for image, each in images:
-            _write(folder / image, each.data)
+            _write(folder / image, each["data"])
         count()
 
 
@@ -50,27 +53,28 @@ def _write(file: Path, content: bytes) -> None:
         written.write(content)
 
 
-def _front_of_document(document: ExportedDocument) -> dict[str, Any]:
+def _front_of_document(document: Mapping[str, Any]) -> dict[str, Any]:
     known = ("id", "library", "source", "hash", "file_type", "modified", "created_at")
-    own = {name: getattr(document, name) for name in known}
-    first = {"title": document.title, "mcpvectordb": own}
-    return {**first, **document.metadata, **first}
+    own = {name: document[name] for name in known}
+    first = {"title": document["title"], "mcpvectordb": own}
+    return {**first, **document["metadata"], **first}
 
 
-def _front_of_memory(memory: ExportedMemory, images: list[str]) -> dict[str, Any]:
+def _front_of_memory(memory: Mapping[str, Any], images: list[str]) -> dict[str, Any]:
     known = ("id", "thread", "source", "created_at", "updated_at")
-    own = {name: getattr(memory, name) for name in known} | ({"images": images} if images else {})
-    first = ({"tags": memory.tags} if memory.tags else {}) | {"mcpvectordb": own}
-    return {**first, **(memory.metadata or {}), **first}
+    own = {name: memory[name] for name in known} | ({"images": images} if images else {})
+    first = ({"tags": memory["tags"]} if memory["tags"] else {}) | {"mcpvectordb": own}
+    return {**first, **(memory["metadata"] or {}), **first}
 
 
-def _body(document: ExportedDocument) -> str:
+def _body(document: Mapping[str, Any]) -> str:
     """The text below its own front matter, whose content is metadata; code is in a fence."""
-    known = formats.by_name(Path(document.source).name)
+    text = str(document["text"])
+    known = formats.by_name(Path(document["source"]).name)
     if known is not None and known.module == "code":
-        return fence(document.text, document.file_type)
-    end = front_matter(document.text)[1]
-    return document.text[end:].lstrip("\r\n") if end else document.text
+        return fence(text, document["file_type"])
+    end = front_matter(text)[1]
+    return text[end:].lstrip("\r\n") if end else text
 
 
 def _page(front: Mapping[str, Any], text: str) -> str:

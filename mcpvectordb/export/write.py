@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, get_args
 
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, Unwritable, quoted
 from mcpvectordb.export.snapshot import Counts, ExportSnapshot
-from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Exported, Progress, ProgressCallback
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.new_file import (
@@ -60,7 +59,6 @@ def target(path: Path, format: str | None) -> Target:
 
 def export(
     file: File,
-    encoder: Encoder,
     path: Path,
     *,
     format: str | None = None,
@@ -71,7 +69,7 @@ def export(
     """Write what one read transaction sees, also while others write; see `Database.export_to`."""
     to = target(path.expanduser(), format)
     with file.reading(limited=False) as sql:
-        snapshot = ExportSnapshot(sql, encoder, library)
+        snapshot = ExportSnapshot(sql, library)
         counts = snapshot.counts()
         count = _counter(counts, progress)
         if to.format == "markdown":
@@ -94,12 +92,14 @@ def export(
 def _write_file(
     snapshot: ExportSnapshot, part: Path, to: Target, count: Callable[[], None]
 ) -> None:
-    from mcpvectordb.export import csv, jsonl, parquet
+    from mcpvectordb.export import jsonl, tables
 
-    if to.format == "parquet":
-        parquet.write(snapshot, part, count)
+    if to.format == "jsonl":
+        jsonl.write(snapshot, part, count, packed=to.packed)
+    elif to.format == "csv":
+        tables.write_csv(snapshot, part, count, packed=to.packed)
     else:
-        (csv if to.format == "csv" else jsonl).write(snapshot, part, count, packed=to.packed)
+        tables.write_parquet(snapshot, part, count)
 
 
 def _write_folder(snapshot: ExportSnapshot, folder: Path, count: Callable[[], None]) -> Path:

@@ -317,8 +317,7 @@ class History:
 
     def of(self, sql: apsw.Connection, item: Item) -> list[Version]:
         """The former versions of an item, in their order."""
-        rows = sql.execute(f"{_SELECT} WHERE {_ITEM} ORDER BY stamp, digest", item)
-        return [version(row) for row in rows]
+        return list(_versions(sql, f"WHERE {_ITEM} ORDER BY stamp, digest", item))
 
     def at(
         self, sql: apsw.Connection, item: Item, present: Version | None, limit: int
@@ -331,22 +330,19 @@ class History:
 
     def former(self, sql: apsw.Connection, number: int) -> Version:
         """The version in the row of history_versions with this number."""
-        return version(sql.execute(f"{_SELECT} WHERE number = ?", (number,)).get)
+        return next(_versions(sql, "WHERE number = ?", (number,)))
 
     def made_at(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
         """The former versions that were made at these stamps, and the deletions."""
-        for row in sql.execute(
-            f"{_SELECT} WHERE stamp IN (SELECT value FROM json_each(?)) ORDER BY number",
-            (json.dumps(list(stamps)),),
-        ):
-            yield version(row)
+        chosen = "WHERE stamp IN (SELECT value FROM json_each(?)) ORDER BY number"
+        return _versions(sql, chosen, (json.dumps(list(stamps)),))
 
     def all(self, sql: apsw.Connection) -> Iterator[tuple[Version, int]]:
         """Every former version and up to when it was the present one, those of last first."""
         for *row, until in sql.execute(
             f"{_SELECT.replace(' FROM', ', until FROM')} ORDER BY until DESC, number DESC"
         ):
-            yield version(row), until
+            yield _version(row), until
 
     def has_body(self, sql: apsw.Connection, name: bytes | None) -> bool:
         """Whether a body is kept."""
@@ -354,12 +350,19 @@ class History:
             sql.execute("SELECT EXISTS (SELECT 1 FROM history_bodies WHERE name = ?)", (name,)).get
         )
 
-    def body(self, sql: apsw.Connection, name: bytes) -> bytes | None:
-        """A kept body; None if it is that of a stored document."""
-        found: bytes | None = sql.execute(
-            "SELECT body FROM history_bodies WHERE name = ?", (name,)
+    def body(
+        self,
+        sql: apsw.Connection,
+        version: Version | None,
+        stored: Callable[[apsw.Connection, Version], bytes],
+    ) -> bytes:
+        """The body of a version: a kept one, or what is `stored`; b"" if it has none."""
+        if version is None or version.body is None:
+            return b""
+        kept: bytes | None = sql.execute(
+            "SELECT body FROM history_bodies WHERE name = ?", (version.body,)
         ).get
-        return found
+        return stored(sql, version) if kept is None else kept
 
     # The interface for `compact`, `rebuild` and `check`, as every index has it.
 
@@ -490,8 +493,11 @@ def clear(sql: apsw.Connection) -> None:
     sql.execute("UPDATE history_state SET bytes = 0, dropped = max(dropped, clock)")
 
 
-def version(row: Sequence[Any]) -> Version:
-    """The version in a row of history_versions."""
+def _versions(sql: apsw.Connection, chosen: str, bindings: Sequence[Any]) -> Iterator[Version]:
+    return map(_version, sql.execute(f"{_SELECT} {chosen}", tuple(bindings)))
+
+
+def _version(row: Sequence[Any]) -> Version:
     *item, stamp, fields, body = row
     try:
         value = None if fields is None else json_text.loads(fields)

@@ -161,9 +161,10 @@ class Timeline:
                     self._shelves[each.item.shelf].remove(each.item)
             for each in due:
                 if each.before is not None and _was(each):
+                    shelf = self._shelves[each.item.shelf]
                     with self._file.reading(limited=False) as sql:
-                        body = self._body(sql, each.before)
-                    self._shelves[each.item.shelf].restore(each.before, body)
+                        body = self._history.body(sql, each.before, shelf.body)
+                    shelf.restore(each.before, shelf.checked(each.before, body))
         return Undone(
             number=change.number,
             restored=tuple(names[each.item] for each in due if _was(each)),
@@ -197,13 +198,21 @@ class Timeline:
         return due, kept
 
     def _changes(
-        self, sql: apsw.Connection, first: int, items: Collection[Item] | None
+        self,
+        sql: apsw.Connection,
+        first: int = 0,
+        items: Collection[Item] | None = None,
+        number: int | None = None,
     ) -> Iterator[_LoggedChange]:
+        """The newest first: since a stamp, of some items, or the one with a number."""
         chosen, bindings = "", list[Any]([first])
         if items is not None:
             stamps = [each.stamp for item in items for each in self.versions(sql, item)]
-            chosen = "WHERE c.stamp IN (SELECT value FROM json_each(?2)) "
+            chosen = "WHERE c.stamp IN (SELECT value FROM json_each(?2))"
             bindings.append(json.dumps(stamps))
+        elif number is not None:
+            chosen = "WHERE c.number = ?2"
+            bindings.append(number)
         rows: list[Any] = sql.execute(
             "SELECT min(a.number), json_group_array(a.stamp), min(a.actor), min(a.action) "
             "FROM history_changes a WHERE a.change IN "
@@ -218,24 +227,19 @@ class Timeline:
     def _find(self, sql: apsw.Connection, number: int | None) -> _LoggedChange:
         """The change with this number, or the latest that did anything; raises NotFound."""
         if number is None:
-            for change in self._changes(sql, 0, None):
+            for change in self._changes(sql):
                 if any(True for _ in self._made(sql, change.stamps)):
                     return change
             raise NotFound("there is no change in the history that could be undone")
         if type(number) is not int or not 0 < number < 2**63:
             raise InvalidInput(f"a change is a number of the history, not {quoted(number)}")
-        row = sql.execute(
-            "SELECT min(number), json_group_array(stamp), min(actor), min(action) "
-            "FROM history_changes WHERE change = "
-            "(SELECT change FROM history_changes WHERE number = ?)",
-            (number,),
-        ).get
-        if row[0] is None:
+        found = next(self._changes(sql, number=number), None)
+        if found is None:
             raise NotFound(
                 f"there is no change {number} in the history: it never was, or it is too old; "
                 "`mcpvectordb history` lists those that there are"
             )
-        return _LoggedChange(row[0], json.loads(row[1]), row[2], row[3])
+        return found
 
     def _made(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
         """The versions that were made at these stamps: former ones, and those that are present."""
@@ -299,14 +303,6 @@ class Timeline:
         named = change.after if change.after.fields is not None else change.before or change.after
         return self._shelves[change.item.shelf].label(sql, named)
 
-    def _body(self, sql: apsw.Connection, version: Version | None) -> bytes:
-        if version is None or version.body is None:
-            return b""
-        kept = self._history.body(sql, version.body)
-        if kept is not None:
-            return kept
-        return self._shelves[version.item.shelf].body(sql, version)
-
     def _diff(self, sql: apsw.Connection, change: ItemChange) -> Iterable[str]:
         shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
         before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
@@ -325,7 +321,7 @@ class Timeline:
             return []
         shown = ("title", "thread", "metadata", "tags", "description", "pattern")
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
-        text = shelf.text(self._body(sql, version))
+        text = shelf.text(self._history.body(sql, version, shelf.body))
         if sum(map(text.count, _LINE_ENDS)) > MOST_LINES:
             raise InvalidInput(
                 f"{shelf.label(sql, version)} has more than {MOST_LINES:,} lines, which are not "

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import apsw
 
@@ -70,42 +71,107 @@ class Version(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
-class VersionedShelf(Protocol):
-    """What undo and merge need of a shelf; methods with `sql` work in its transaction."""
+class VersionedShelf(ABC):
+    """All items of one kind: the one codec for history, undo, merge, export and import.
 
-    shelf: str
+    A subclass says in SQL where its items are, and how one of its rows is a version. An item's
+    content is what its body unpacks to; `line` is the item as an export writes it.
+    """
 
-    def find(self, sql: apsw.Connection, item: Item) -> Version | None:
-        """The present version of an item; None if there is none."""
+    shelf: ClassVar[str]
+    noun: ClassVar[str]
+    select: ClassVar[str]
+    key: ClassVar[str] = "key"
+    stamp: ClassVar[str] = "stamp"
+    identity: ClassVar[str]  # the condition for an item, by :place, :name and :twin
 
+    @classmethod
+    def where(cls, sql: apsw.Connection, condition: str, bindings: Any = ()) -> Iterator[Version]:
+        """The present versions of the items that fulfil a condition, in the order of their keys."""
+        for row in sql.execute(f"{cls.select} WHERE {condition} ORDER BY {cls.key}", bindings):
+            yield cls.version(sql, row)
+
+    @classmethod
+    def find(cls, sql: apsw.Connection, item: Item) -> Version | None:
+        """The present version of an item, the newest one; None if there is none."""
+        # The plus keeps SQLite from reading all items in their order instead of using an index.
+        row = sql.execute(
+            f"{cls.select} WHERE {cls.identity} ORDER BY +{cls.key} DESC", item._asdict()
+        ).fetchone()
+        return None if row is None else cls.version(sql, row)
+
+    @classmethod
+    def by_key(cls, sql: apsw.Connection, key: int) -> Version | None:
+        """The version of the row with this key; None if readers do not see it."""
+        return next(cls.where(sql, f"{cls.key} = ?", (key,)), None)
+
+    @classmethod
     def present(
-        self, sql: apsw.Connection, stamps: Collection[int] | None = None
+        cls, sql: apsw.Connection, stamps: Collection[int] | None = None
     ) -> Iterator[Version]:
         """The present versions of all items, or of those that were changed at these stamps."""
+        if stamps is None:
+            return cls.where(sql, "1")
+        chosen = f"{cls.stamp} IN (SELECT value FROM json_each(?))"
+        return cls.where(sql, chosen, (json.dumps(list(stamps)),))
 
-    def body(self, sql: apsw.Connection, version: Version) -> bytes:
-        """The packed body of a present version."""
+    @classmethod
+    @abstractmethod
+    def version(cls, sql: apsw.Connection, row: Sequence[Any]) -> Version:
+        """The version in a row of `select`."""
 
-    def restore(self, version: Version, body: bytes) -> None:
-        """Make a version the present one again, as a change of its own."""
+    @classmethod
+    def body(cls, sql: apsw.Connection, version: Version) -> bytes:
+        """The packed body of a present version; b"" where all is in the fields."""
+        return b""
 
-    def remove(self, item: Item) -> None:
-        """Delete an item, if it is there."""
+    @classmethod
+    def content(cls, body: bytes) -> Any:
+        """What a packed body holds; raises Damaged."""
+        return None
 
-    def text(self, body: bytes) -> str:
-        """The text of a packed body; "" if it has none."""
-
-    def owner(self, version: Version) -> int:
-        """The key of a present version's chunks; 0 on a shelf without chunks."""
-
-    def check(self, version: Version, body: bytes) -> None:
-        """Raise Damaged unless a version has the fields and the body of an item of this shelf.
+    @classmethod
+    @abstractmethod
+    def check(cls, version: Version, content: Any) -> None:
+        """Raise an error unless this library could have written a version with this content.
 
         It may be of another file, whose maker may have written anything.
         """
 
-    def label(self, sql: apsw.Connection, version: Version) -> str:
+    @classmethod
+    def checked(cls, version: Version, body: bytes) -> Any:
+        """The content of a version's body; raises Damaged unless both are as they are written."""
+        try:
+            content = cls.content(body)
+            cls.check(version, content)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise Damaged(
+                f"the {cls.noun} {version.item.name!r:.100} is not what was written"
+            ) from None
+        return content
+
+    @classmethod
+    def text(cls, body: bytes) -> str:
+        """The text of a packed body; "" if it has none."""
+        return ""
+
+    @classmethod
+    def label(cls, sql: apsw.Connection, version: Version) -> str:
         """The name of a version's item, as people know it."""
+        return version.item.name
+
+    @classmethod
+    def owner(cls, version: Version) -> int:
+        """The key of a present version's chunks; 0 on a shelf without chunks."""
+        return 0
+
+    @abstractmethod
+    def restore(self, version: Version, content: Any) -> None:
+        """Make a version, which was checked, the present one, as a change of its own."""
+
+    @abstractmethod
+    def remove(self, item: Item) -> None:
+        """Delete an item, if it is there."""
 
 
 def encoded(value: Any) -> str:

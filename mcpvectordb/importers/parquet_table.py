@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcpvectordb.errors import ParseFailed, TooLarge
-from mcpvectordb.export.parquet import modules
+from mcpvectordb.export.tables import modules
 from mcpvectordb.importers import fields, json_files
 from mcpvectordb.importers.fields import Row
 from mcpvectordb.importers.items import ImportOptions, Item, UnreadPart

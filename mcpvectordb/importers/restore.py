@@ -8,37 +8,43 @@ transaction, long documents in their own, so that an import that was killed is c
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import itertools
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries
-from mcpvectordb.documents.library_versions import LibraryVersions
+from mcpvectordb.config import PRECISIONS, Config
+from mcpvectordb.documents.items import DocumentItems
+from mcpvectordb.documents.libraries import LibraryVersions
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import FORMER_IDS, DocumentWriter
-from mcpvectordb.errors import IngestError, InvalidInput
-from mcpvectordb.importers import own_records
+from mcpvectordb.errors import Damaged, IngestError, InvalidInput, quoted
+from mcpvectordb.history.versions import Version
 from mcpvectordb.importers.items import OwnRecord
 from mcpvectordb.importers.kept_embeddings import KEPT
-from mcpvectordb.importers.own_records import OwnDocument, OwnMemory, OwnModel
 from mcpvectordb.importers.report import ImportReport
 from mcpvectordb.index import arrays, models
+from mcpvectordb.index.arrays import MAX_DIMENSION
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.metadata_index import MetadataIndex
+from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.index.models import ModelRow
-from mcpvectordb.ingest.span import Span
+from mcpvectordb.index.spans import ReceivedItem
+from mcpvectordb.memories.items import MemoryItems
 from mcpvectordb.memories.write import MemoryWriter
+from mcpvectordb.metadata import decode, storable
 from mcpvectordb.storage.file import File
+from mcpvectordb.vectors.items import MAX_NAME, VectorItems, numbers
 from mcpvectordb.vectors.shelf import Vectors
 
 OTHER_VERSION = "another version of it is here, which stays as it is"
+Line = Mapping[str, Any]
+Checked = TypeVar("Checked")
 
 
 class _Bounds(NamedTuple):
@@ -46,6 +52,15 @@ class _Bounds(NamedTuple):
 
     document: int
     memory: int
+
+
+class ExportedModel(NamedTuple):
+    """The model, the chunk sizes and the precision of embeddings of the exported file."""
+
+    row: ModelRow
+    chunk_size: int
+    chunk_overlap: int
+    precision: str
 
 
 class Restore:
@@ -67,12 +82,12 @@ class Restore:
         self._file, self._config, self._encoder, self._indexes = file, config, encoder, indexes
         self._unpublished, self._keys, self._vectors = unpublished, keys, vectors
         self._document_writer, self._memory_writer = document_writer, memory_writer
-        self._library_versions = LibraryVersions(file, unpublished.versions.history)
+        self._libraries = LibraryVersions(file, unpublished.versions.history)
         self._report = report
         self._before = _Bounds(0, 0)
         self._model: ModelRow | None = None  # the file's, if the export has its embeddings
         self._metrics: dict[str, str] = {}  # of the stores of the export
-        self._kinds: dict[str, Callable[[list[Mapping[str, Any]]], None]] = {
+        self._kinds: dict[str, Callable[[list[Line]], None]] = {
             "header": self._begin,
             "library": self._add_libraries,
             "document": self._add_documents,
@@ -90,22 +105,16 @@ class Restore:
             else:
                 self._report.skip(kind, "a kind of record that is not known")
 
-    def _adopt(self, made_by: OwnModel) -> None:
-        """Give a new file the model of the exported one, unless another was chosen for it."""
-        model = ModelRow(0, made_by.name, made_by.digest, made_by.dimension)
-        with self._file.writing() as sql:
-            if models.active(sql) is None and self._encoder.accepts(model.name, model.digest):
-                self._encoder.adopt(
-                    sql, model, made_by.chunk_size, made_by.chunk_overlap, made_by.precision
-                )
-
-    def _begin(self, headers: list[Mapping[str, Any]]) -> None:
+    def _begin(self, headers: list[Line]) -> None:
         """Give a file without texts the model and the settings of the exported one."""
-        made_by = own_records.model(headers[0])
+        made_by = _model(headers[0])
         if not self._report.dry_run:
             self._unpublished.clean()  # what a killed import left has ids that are to come again
             if made_by is not None:
-                self._adopt(made_by)
+                with self._file.writing() as sql:
+                    name, digest = made_by.row.name, made_by.row.digest
+                    if models.active(sql) is None and self._encoder.accepts(name, digest):
+                        self._encoder.adopt(sql, *made_by)
                 self._encoder.ensure_model()
             self._index_keys(headers[0].get("settings"))
         with self._file.reading(limited=False) as sql:
@@ -114,13 +123,13 @@ class Restore:
                 sql.execute("SELECT coalesce(max(key), 0) FROM published_documents").get,
                 sql.execute("SELECT coalesce(max(id), 0) FROM contexts").get,
             )
-        if active is not None and made_by is not None and active[1:] == made_by[:3]:
+        if active is not None and made_by is not None and active[1:] == made_by.row[1:]:
             self._model = active
         elif made_by is not None and not self._report.dry_run:
             here = active.name if active else "another one"
             self._report.notes.append(
-                f"texts are embedded anew: the export was made with {made_by.name} "
-                f"({made_by.dimension} d), the model here is {here}"
+                f"texts are embedded anew: the export was made with {made_by.row.name} "
+                f"({made_by.row.dimension} d), the model here is {here}"
             )
 
     def _index_keys(self, settings: object) -> None:
@@ -131,41 +140,46 @@ class Restore:
             if isinstance(names, list) and not known:
                 self._keys.use(sql, [str(name) for name in names])
 
-    def _checked(
-        self, records: list[Mapping[str, Any]], check: Callable[..., Any]
-    ) -> Iterator[Any]:
-        """The records that can be stored; others are reported."""
-        for fields in records:
+    def _checked(self, records: list[Line], read: Callable[[Line], Checked]) -> Iterator[Checked]:
+        """The items of records that can be stored; others are reported."""
+        for line in records:
             try:
-                yield check(fields)
-            except (InvalidInput, IngestError) as error:
-                self._report.skip(str(fields.get("id", fields.get("name", "")))[:200], str(error))
+                yield read(line)
+            except (InvalidInput, IngestError, Damaged, TypeError) as error:
+                self._report.skip(str(line.get("id", line.get("name", "")))[:200], str(error))
+
+    @contextlib.contextmanager
+    def _sql(self) -> Iterator[apsw.Connection]:
+        """A transaction: one that writes, unless nothing is to be stored."""
+        dry = self._report.dry_run
+        with self._file.reading(limited=False) if dry else self._file.writing() as sql:
+            yield sql
 
     # Libraries.
 
-    def _add_libraries(self, records: list[Mapping[str, Any]]) -> None:
-        for library in self._checked(records, own_records.library):
-            with self._file.reading(limited=False) as sql:
-                known = sql.execute(
-                    "SELECT 1 FROM libraries WHERE name = ?", (library.name,)
-                ).fetchone()
-            self._report.count("libraries", "known" if known else "added")
-            if known:
-                continue
-            if not self._report.dry_run:
-                libraries.restore(self._file, self._library_versions, *library)
+    def _add_libraries(self, records: list[Line]) -> None:
+        for library in self._checked(records, LibraryVersions.of_line):
+            name = library.item.name
+            with self._sql() as sql:
+                known = LibraryVersions.find(sql, library.item) is not None
+                self._report.count("libraries", "known" if known else "added")
+                if known:
+                    continue
+                if not self._report.dry_run:
+                    self._libraries.restore(library)
             self._report.notes.append(
-                f"the library {library.name} is to follow {library.root}: if that folder may be "
-                f"read, run `mcpvectordb library confirm {library.name}`"
+                f"the library {name} is to follow {(library.fields or {})['root']}: if that folder "
+                f"may be read, run `mcpvectordb library confirm {name}`"
             )
 
     # Documents.
 
-    def _add_documents(self, records: list[Mapping[str, Any]]) -> None:
-        check = partial(own_records.document, config=self._config)
-        waiting: list[OwnDocument] = []
-        for document in self._checked(records, check):
-            if len(self._unpublished.slices(document.prepared.spans)) > 1:
+    def _add_documents(self, records: list[Line]) -> None:
+        waiting: list[ReceivedItem] = []
+        for document in self._checked(
+            records, lambda line: DocumentItems.of_line(line, self._config)
+        ):
+            if len(self._unpublished.slices(document.content.spans)) > 1:
                 self._put_documents(waiting)
                 waiting = []
                 self._put_documents([document], long=True)
@@ -173,31 +187,25 @@ class Restore:
                 waiting.append(document)
         self._put_documents(waiting)
 
-    def _put_documents(self, documents: list[OwnDocument], *, long: bool = False) -> None:
+    def _put_documents(self, documents: list[ReceivedItem], *, long: bool = False) -> None:
         """Write documents in one transaction, or a long one in several."""
         if not documents:
             return
-        if self._report.dry_run:
-            with self._file.reading(limited=False) as sql:
-                list(self._new(sql, documents))
-        elif long:
-            with self._file.reading(limited=False) as sql:
-                new = list(self._new(sql, documents))
-            self._document_writer.write_all([each.prepared for each in new], duplicate=True)
-            with self._file.writing() as sql:
-                self._complete_documents(sql, documents, new)
-        else:
+        if not self._report.dry_run:
             self._encoder.ensure_model()
-            with self._file.writing() as sql:
+        with contextlib.nullcontext() if long else self._sql():
+            with self._file.reading(limited=False) as sql:
                 new = list(self._new(sql, documents))
-                self._document_writer.write_all([each.prepared for each in new], duplicate=True)
-                self._complete_documents(sql, documents, new)
+            if not self._report.dry_run:
+                self._document_writer.restore([each[:2] for each in new])
+                with self._file.writing() as sql:
+                    self._complete_documents(sql, documents)
 
-    def _new(self, sql: apsw.Connection, documents: list[OwnDocument]) -> Iterator[OwnDocument]:
+    def _new(self, sql: apsw.Connection, documents: list[ReceivedItem]) -> Iterator[ReceivedItem]:
         """The documents that are not here; the others are reported."""
         rows = sql.execute(
             "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps([each.prepared.id for each in documents]),),
+            (json.dumps([each.version.local["id"] for each in documents]),),
         )
         ids = {id for (id,) in rows}
         here = {
@@ -207,36 +215,32 @@ class Restore:
                 "AND source IN (SELECT value FROM json_each(?))",
                 (
                     self._before.document,
-                    json.dumps([each.prepared.source.source for each in documents]),
+                    json.dumps([each.version.item.name for each in documents]),
                 ),
             )
         }
         for each in documents:
-            prepared = each.prepared
-            hash = here.get((prepared.library, prepared.source.source))
-            if prepared.id in ids or hash == prepared.hash:
+            item, id = each.version.item, each.version.local["id"]
+            hash = here.get((item.place, item.name))
+            if id in ids or hash == (each.version.fields or {})["hash"]:
                 self._report.count("documents", "known")
             elif hash is not None:
-                self._report.skip(prepared.source.source, OTHER_VERSION)
+                self._report.skip(item.name, OTHER_VERSION)
             else:
                 self._report.count("documents", "added")
-                ids.add(prepared.id)
+                ids.add(id)
                 yield each
 
-    def _complete_documents(
-        self, sql: apsw.Connection, documents: list[OwnDocument], new: list[OwnDocument]
-    ) -> None:
+    def _complete_documents(self, sql: apsw.Connection, documents: list[ReceivedItem]) -> None:
         """Add what belongs to documents that are here: former ids and embeddings.
 
         Also to known ones: an import that was killed may not have come so far.
         """
-        for each in new:
-            if not each.given:
-                sql.execute("UPDATE documents SET given = NULL WHERE id = ?", (each.prepared.id,))
         for each in documents:
+            fields = each.version.fields or {}
             row = sql.execute(
                 "SELECT key FROM published_documents WHERE id = ? AND title = ? AND hash = ?",
-                (each.prepared.id, each.prepared.title, each.prepared.hash),
+                (each.version.local["id"], fields["title"], fields["hash"]),
             ).fetchone()
             if row is None:
                 continue
@@ -244,81 +248,79 @@ class Restore:
                 "INSERT OR IGNORE INTO former_ids (id, document) VALUES (?, ?)",
                 ((id, row[0]) for id in each.former_ids[-FORMER_IDS:]),
             )
-            self._settle(sql, self._indexes[0], row[0], each.prepared.spans, each.embeddings)
+            self._settle(sql, self._indexes[0], row[0], each)
 
     # Memories.
 
-    def _add_memories(self, records: list[Mapping[str, Any]]) -> None:
-        check = partial(own_records.memory, config=self._config)
-        memories: list[OwnMemory] = list(self._checked(records, check))
-        if self._report.dry_run:
-            with self._file.reading(limited=False) as sql:
-                for memory in memories:
-                    known = self._memory_here(sql, memory)
-                    self._report.count("memories", "known" if known else "added")
-            return
-        self._encoder.ensure_model()
-        with self._file.writing() as sql:
-            self._keys.settle(sql)
+    def _add_memories(self, records: list[Line]) -> None:
+        memories = list(
+            self._checked(
+                records, lambda line: MemoryItems.of_line(line, uuid.uuid4().hex, self._config)
+            )
+        )
+        if not self._report.dry_run:
+            self._encoder.ensure_model()
+        with self._sql() as sql:
+            if not self._report.dry_run:
+                self._keys.settle(sql)
             for memory in memories:
                 id = self._memory_here(sql, memory)
                 self._report.count("memories", "known" if id else "added")
-                if not id:
-                    id = self._memory_writer.add_exported(
-                        sql, memory.id, memory.uid, memory.entry, memory.spans
-                    )
-                self._settle(sql, self._indexes[1], id, memory.spans, memory.embeddings)
+                if not self._report.dry_run:
+                    id = id or self._add_memory(sql, memory)
+                    self._settle(sql, self._indexes[1], id, memory)
 
-    def _memory_here(self, sql: apsw.Connection, memory: OwnMemory) -> int:
+    def _add_memory(self, sql: apsw.Connection, memory: ReceivedItem) -> int:
+        """Store a memory, beside one that is here under its uid: that has another content."""
+        version = memory.version
+        if MemoryItems.find(sql, version.item) is not None:
+            version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
+        return self._memory_writer.restore(sql, version, memory.content)
+
+    def _memory_here(self, sql: apsw.Connection, memory: ReceivedItem) -> int:
         """The id of the memory that is here already; 0 if there is none.
 
         That is the one with its id, if it has the same content, or one from before this import.
         """
-        entry = memory.entry
+        fields, id = memory.version.fields or {}, memory.version.local["id"]
         row = sql.execute(
             "SELECT id FROM contexts WHERE thread = ? AND source = ? AND created_at = ? AND "
             "hash = ? AND (id = ? OR id <= ?) ORDER BY id = ? DESC LIMIT 1",
             (
-                entry.thread,
-                entry.source,
-                entry.created_at,
-                hashlib.sha256(entry.text.encode()).digest(),
-                memory.id,
+                fields["thread"],
+                fields["source"],
+                fields["created_at"],
+                bytes.fromhex(fields["hash"]),
+                id,
                 self._before.memory,
-                memory.id,
+                id,
             ),
         ).fetchone()
         return int(row[0]) if row else 0
 
     def _settle(
-        self,
-        sql: apsw.Connection,
-        index: ChunkIndex,
-        owner: int,
-        spans: Sequence[Span],
-        embeddings: Sequence[bytes | None],
+        self, sql: apsw.Connection, index: ChunkIndex, owner: int, item: ReceivedItem
     ) -> None:
         """Store the embeddings of an owner's chunks that wait for one, if the chunks are these."""
         model = self._model
         if model is None or not index.count_pending(sql, model.key, [owner]):
             return
         rows: list[Any] = sql.execute(
-            f'SELECT id, start, "end" FROM {index.chunks} WHERE owner = ? ORDER BY position',
-            (owner,),
+            f'SELECT start, "end" FROM {index.chunks} WHERE owner = ? ORDER BY position', (owner,)
         ).fetchall()
-        if [row[1:] for row in rows] != [(span.start, span.end) for span in spans]:
+        if rows != [(span.start, span.end) for span in item.content.spans]:
             return
-        kept = [
-            (row[0], raw)
-            for row, raw in zip(rows, embeddings, strict=True)
-            if raw is not None and arrays.is_rankable(raw, model.dimension)
-        ]
-        self._report.embeddings[KEPT] += bool(index.settle(sql, model.key, kept))
+        usable = {
+            position: raw
+            for position, raw in item.embeddings.items()
+            if arrays.is_rankable(raw, model.dimension)
+        }
+        self._report.embeddings[KEPT] += bool(index.settle_positions(sql, model.key, owner, usable))
 
     # Vectors.
 
-    def _add_stores(self, records: list[Mapping[str, Any]]) -> None:
-        for name, metric in self._checked(records, own_records.store):
+    def _add_stores(self, records: list[Line]) -> None:
+        for name, metric in self._checked(records, _store):
             with self._file.reading(limited=False) as sql:
                 known = sql.execute("SELECT metric FROM stores WHERE name = ?", (name,)).fetchone()
             self._metrics[name] = metric
@@ -331,47 +333,81 @@ class Restore:
                 with self._file.writing() as sql:
                     sql.execute("INSERT INTO stores (name, metric) VALUES (?, ?)", (name, metric))
 
-    def _add_vectors(self, records: list[Mapping[str, Any]]) -> None:
-        vectors = list(self._checked(records, own_records.vector))
-        if self._report.dry_run:
-            with self._file.reading(limited=False) as sql:
-                list(self._new_vectors(sql, vectors))
-            return
-        with self._file.writing() as sql:
-            new = self._new_vectors(sql, vectors)
+    def _add_vectors(self, records: list[Line]) -> None:
+        vectors = list(
+            self._checked(records, lambda line: VectorItems.of_line(line, self._metrics))
+        )
+        with self._sql() as sql:
+            new = list(self._new_vectors(sql, vectors))
+            if self._report.dry_run:
+                return
             # Runs of one namespace, so that all vectors stay in their order.
-            for (store, namespace), run in itertools.groupby(new, key=lambda each: each[:2]):
-                some = list(run)
+            for (store, namespace), run in itertools.groupby(
+                new, key=lambda each: (each[0].item.place, each[0].item.twin)
+            ):
+                some = [(version.item, version.fields or {}, raw) for version, raw in run]
                 self._vectors.add_many(
-                    [each.id for each in some],
-                    [each.values for each in some],
+                    [item.name for item, _, _ in some],
+                    [numbers(raw, fields["dimension"]) for _, fields, raw in some],
                     store=store,
                     namespace=namespace,
-                    metadata=[each.metadata for each in some],
+                    metadata=[decode(fields["metadata"]) for _, fields, _ in some],
                 )
 
     def _new_vectors(
-        self, sql: apsw.Connection, vectors: Sequence[own_records.OwnVector]
-    ) -> Iterator[own_records.OwnVector]:
+        self, sql: apsw.Connection, vectors: Sequence[tuple[Version, bytes]]
+    ) -> Iterator[tuple[Version, bytes]]:
         """The vectors that are not here; the others are reported."""
-        rows = sql.execute(
-            "SELECT s.name, v.namespace, v.id, e.embedding, s.metric FROM vectors v "
-            "JOIN stores s ON s.key = v.store JOIN vector_embeddings e ON e.vector = v.key "
-            "WHERE v.id IN (SELECT value FROM json_each(?))",
-            (json.dumps([each.id for each in vectors]),),
-        )
-        here = {row[:3]: row[3] for row in rows}
         metrics = dict(sql.execute("SELECT name, metric FROM stores"))
-        for each in vectors:
-            raw = here.get(each[:3])
-            wanted = self._metrics.get(each.store)
-            if wanted is None or metrics.get(each.store, wanted) != wanted:
-                self._report.skip(each.id, "its store ranks by another metric here, or by none")
-            elif raw is None:
+        new: dict[Any, str] = {}
+        for version, raw in vectors:
+            item, fields = version.item, version.fields or {}
+            here = VectorItems.find(sql, item)
+            hash = new.get(item) if here is None else (here.fields or {})["hash"]
+            if metrics.get(item.place, wanted := self._metrics[item.place]) != wanted:
+                self._report.skip(item.name, "its store ranks by another metric here")
+            elif hash is None:
                 self._report.count("vectors", "added")
-                here[each[:3]] = each.values.tobytes()
-                yield each
-            elif raw == each.values.tobytes():
+                new[item] = fields["hash"]
+                yield version, raw
+            elif hash == fields["hash"]:
                 self._report.count("vectors", "known")
             else:
-                self._report.skip(each.id, OTHER_VERSION)
+                self._report.skip(item.name, OTHER_VERSION)
+
+
+def _model(header: Line) -> ExportedModel | None:
+    """The model in the header of an export; None if the exported file had none."""
+    found, settings = header.get("model"), header.get("settings")
+    if found is None:
+        return None
+    if not isinstance(found, Mapping) or not isinstance(settings, Mapping):
+        raise InvalidInput("the header of the export does not describe its model")
+    size, overlap, dimension = (
+        each if type(each) is int else -1
+        for each in (
+            settings.get("chunk_size"),
+            settings.get("chunk_overlap"),
+            found.get("dimension"),
+        )
+    )
+    if not (16 <= size <= 2000 and 0 <= overlap <= size // 2 and 1 <= dimension <= MAX_DIMENSION):
+        raise InvalidInput("the header of the export has sizes that are none of a model")
+    precision = settings.get("embeddings", PRECISIONS[0])
+    if precision not in PRECISIONS:
+        raise InvalidInput(
+            f"the header of the export has embeddings of {quoted(precision)}, which is not known"
+        )
+    name = storable(found.get("name"), "name", blank=False)
+    row = ModelRow(0, name, storable(found.get("digest"), "digest"), dimension)
+    return ExportedModel(row, size, overlap, precision)
+
+
+def _store(line: Line) -> tuple[str, str]:
+    """Name and metric of a store of vectors; raises InvalidInput."""
+    name, metric = (storable(line.get(each), each, blank=False) for each in ("name", "metric"))
+    if metric not in METRICS:
+        raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {quoted(metric)}")
+    if len(name) > MAX_NAME:
+        raise InvalidInput(f"name has more than {MAX_NAME} characters")
+    return name, metric

@@ -431,15 +431,6 @@ class ChunkIndex:
         )
         self.vector.remove(sql, model, chunks)
 
-    def embeddings_of(self, sql: apsw.Connection, model: int, owner: int) -> dict[int, bytes]:
-        """The embeddings of an owner's chunks by a model, by the chunks' positions."""
-        rows = sql.execute(
-            f"SELECT c.position, e.embedding FROM {self.chunks} c JOIN {self.embeddings} e "
-            "ON e.chunk = c.id AND e.model = ? WHERE c.owner = ?",
-            (model, owner),
-        )
-        return dict(rows)
-
     def settle_positions(
         self, sql: apsw.Connection, model: int, owner: int, found: Mapping[int, bytes]
     ) -> int:

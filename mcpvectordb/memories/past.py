@@ -8,13 +8,12 @@ from typing import Any
 import apsw
 
 from mcpvectordb import metadata
-from mcpvectordb.errors import Damaged
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.memories.items import MemoryItems, images_of
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import NEWEST_FIRST, MemoryFilter, by_ids
-from mcpvectordb.memories.versions import MemoryBody
 
 # The memories at a stamp, with their tags and images, under the names of the tables, so that every
 # condition on memories means these. Former versions have their number, negated, as id.
@@ -82,19 +81,16 @@ def browse(
 
 def _memory(sql: apsw.Connection, history: History, past: Version, images: bool) -> Memory:
     fields = past.fields or {}
-    kept = history.body(sql, past.body or b"")
-    if kept is None:
-        raise Damaged("the text of a former context is missing: run `mcpvectordb rebuild`")
-    body = MemoryBody(kept)
+    content = MemoryItems.checked(past, history.body(sql, past, MemoryItems.body))
     return Memory(
         id=past.local["id"],
         thread=fields["thread"],
         source=fields["source"],
-        text=body.text,
-        content_type="multimodal" if body.images else "text",
+        text=content.text,
+        content_type="multimodal" if content.images else "text",
         metadata=None if fields["metadata"] is None else metadata.decode(fields["metadata"]),
         tags=tuple(fields["tags"]),
-        images=body.images if images else (),
+        images=images_of(content) if images else (),
         created_at=fields["created_at"],
         updated_at=fields["updated_at"],
     )

@@ -29,7 +29,6 @@ from mcpvectordb.memories.memory import (
     Updated,
     Words,
 )
-from mcpvectordb.memories.restore import RestoredMemories
 from mcpvectordb.memories.rows import (
     KINDS,
     NEWEST_FIRST,
@@ -50,10 +49,9 @@ from mcpvectordb.memories.validation import (
     checked_threads,
     normalized_tags,
     one_of,
-    whole_number,
 )
-from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
-from mcpvectordb.metadata import storable
+from mcpvectordb.memories.write import MemoryWriter, PreparedMemories, RestoredMemories
+from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.records import Backlog, Condition, Mode, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.ranker import RRF_K, Fusion
@@ -74,7 +72,7 @@ class Memories:
         self._file, self._config, self._encoder = store.file, store.config, store.encoder
         self._index, self._keys, self._history = store.memories, store.metadata_index, store.history
         self._reranker, self._writer = store.reranker, MemoryWriter(store)
-        self.versioned = RestoredMemories(store.file, self._writer, store.memories)
+        self.versioned = RestoredMemories(store.file, self._writer)
         self._search = MemorySearch(store)
         # Returns the time at which memories are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = _utc_now

@@ -10,7 +10,7 @@ from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import InvalidInput, TooLarge, quoted
 from mcpvectordb.memories.memory import Change, ContentType, Entry, Image, MemorySource
-from mcpvectordb.metadata import storable
+from mcpvectordb.metadata import storable, whole_number
 
 SOURCES: tuple[MemorySource, ...] = ("user", "agent")
 CONTENT_TYPES: tuple[ContentType, ...] = ("text", "multimodal")
@@ -18,7 +18,6 @@ Choice = TypeVar("Choice", bound=str)
 MAX_NAME_CHARACTERS = 1_000
 MAX_TAGS = 1_000
 MAX_THREADS = 10_000
-LARGEST_ID = 2**63 - 1
 
 
 def checked_entry(entry: Entry, config: Config) -> Entry:
@@ -89,13 +88,6 @@ def checked_threads(threads: Iterable[str]) -> list[str]:
             f"{len(names):,} threads were given; name at most {MAX_THREADS:,} at once"
         )
     return names
-
-
-def whole_number(value: object, name: str, least: int = 0) -> int:
-    """`value` if it is a whole number from `least` to 2^63 - 1, the largest that SQLite stores."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_ID:
-        raise InvalidInput(f"{name} must be a whole number of {least} or more, not {quoted(value)}")
-    return value
 
 
 def one_of(value: object, known: Sequence[Choice], name: str) -> Choice:

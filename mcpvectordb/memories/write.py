@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -11,14 +10,16 @@ import apsw
 
 from mcpvectordb import metadata
 from mcpvectordb.errors import ModelMissing, NotFound
-from mcpvectordb.history.versions import Version
+from mcpvectordb.history.versions import Item, Version
 from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.index.metadata_index import folded
+from mcpvectordb.index.spans import ItemText, StoredImage
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
-from mcpvectordb.memories import versions
-from mcpvectordb.memories.memory import Change, Entry, Image
-from mcpvectordb.memories.versions import MemoryBody
+from mcpvectordb.memories import items
+from mcpvectordb.memories.items import MemoryItems, stored_images, text_hash
+from mcpvectordb.memories.memory import Change, Entry
+from mcpvectordb.storage.file import File
 from mcpvectordb.store import OpenStore
 
 # Up to it a memory of another file keeps its id; all later ones of this file get greater ids.
@@ -75,13 +76,13 @@ class MemoryWriter:
         An entry with the source and text of its thread's last memory updates that memory, unless
         it has a time of its own.
         """
-        text_hash, stamp = _hash(entry.text), self._history.stamp(sql)
+        hash, stamp = text_hash(entry.text), self._history.stamp(sql)
         last = sql.execute(
             "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
             (entry.thread,),
         ).fetchone()
         if repeated := (
-            last is not None and entry.created_at is None and last[1:] == (entry.source, text_hash)
+            last is not None and entry.created_at is None and last[1:] == (entry.source, hash)
         ):
             id = int(last[0])
             self._mark(sql, id, now)
@@ -93,7 +94,7 @@ class MemoryWriter:
                 (
                     entry.thread,
                     entry.source,
-                    text_hash,
+                    hash,
                     entry.created_at or now,
                     entry.updated_at or now,
                     stamp,
@@ -105,38 +106,9 @@ class MemoryWriter:
         if entry.metadata is not None:
             self._put_metadata(sql, id, entry.metadata or None)
         _put_tags(sql, id, entry.tags)
-        _put_images(sql, id, entry.images)
+        if entry.images is not None:
+            _put_images(sql, id, stored_images(entry.images))
         return id, "repeated" if repeated else "added"
-
-    def add_exported(
-        self, sql: apsw.Connection, id: int, uid: str, entry: Entry, spans: Sequence[Span]
-    ) -> int:
-        """Store a checked entry with its own times and chunks; its id.
-
-        Its id and uid are those that it had, unless they are taken; a uid "" is none.
-        """
-        taken = sql.execute("SELECT 1 FROM contexts WHERE id = ?", (id,)).get
-        known = sql.execute("SELECT 1 FROM contexts WHERE uid = ?", (uid,)).get
-        sql.execute(
-            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, stamp, uid) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                None if taken else id,
-                entry.thread,
-                entry.source,
-                _hash(entry.text),
-                entry.created_at,
-                entry.updated_at,
-                self._history.stamp(sql),
-                uuid.uuid4().hex if known or not uid else uid,
-            ),
-        )
-        id = sql.last_insert_rowid()
-        self._put_text(sql, id, entry.text, PreparedMemories({entry.text: spans}))
-        self._put_metadata(sql, id, entry.metadata)
-        _put_tags(sql, id, entry.tags)
-        _put_images(sql, id, entry.images)
-        return id
 
     def change(
         self, sql: apsw.Connection, change: Change, prepared: PreparedMemories, now: str
@@ -153,12 +125,13 @@ class MemoryWriter:
             self._remove_text(sql, change.id)
             self._put_text(sql, change.id, change.text, prepared)
             sql.execute(
-                "UPDATE contexts SET hash = ? WHERE id = ?", (_hash(change.text), change.id)
+                "UPDATE contexts SET hash = ? WHERE id = ?", (text_hash(change.text), change.id)
             )
         if values is not None:
             self._put_metadata(sql, change.id, values)
         _put_tags(sql, change.id, change.tags)
-        _put_images(sql, change.id, change.images)
+        if change.images is not None:
+            _put_images(sql, change.id, stored_images(change.images))
         written = {
             "text": change.text,
             "metadata": values,
@@ -172,39 +145,38 @@ class MemoryWriter:
     def remove(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
         """Remove memories with their chunks, embeddings, tags and images."""
         for id in ids:
-            item = versions.keep(self._history, sql, self._index, id)
+            item = items.keep(self._history, sql, id)
             self._remove_text(sql, id)
             sql.execute("DELETE FROM contexts WHERE id = ?", (id,))
             if item is not None:
                 self._history.bury(sql, item)
 
-    def restore(self, sql: apsw.Connection, version: Version, body: MemoryBody) -> int:
-        """Store a version of the history in place of what is there of its memory; its id.
+    def restore(self, sql: apsw.Connection, version: Version, content: ItemText) -> int:
+        """Store a version that was checked in place of what is there of its memory; its id.
 
         The id is the one that it had, unless another memory of this file has it.
         """
-        versions.check(version, body)
         fields = version.fields or {}
         row = sql.execute("SELECT id FROM contexts WHERE uid = ?", (version.item.name,)).fetchone()
         if row is not None:
             id = int(row[0])
-            versions.keep(self._history, sql, self._index, id)
+            items.keep(self._history, sql, id)
             self._remove_text(sql, id)
         else:
             id = self._new_id(sql, version)
-        self._index.put(sql, id, "", body.text, body.spans)
-        self._words.put(sql, id, body.text)
+        self._index.put(sql, id, "", content.text, content.spans)
+        self._words.put(sql, id, content.text)
         values = fields["metadata"]
         self._put_metadata(sql, id, None if values is None else metadata.decode(values))
         _put_tags(sql, id, fields["tags"])
-        _put_images(sql, id, body.images)
+        _put_images(sql, id, content.images or ())
         sql.execute(
             "UPDATE contexts SET thread = ?, source = ?, hash = ?, created_at = ?, "
             "updated_at = ?, stamp = ? WHERE id = ?",
             (
                 fields["thread"],
                 fields["source"],
-                _hash(body.text),
+                text_hash(content.text),
                 fields["created_at"],
                 fields["updated_at"],
                 self._history.stamp(sql),
@@ -231,7 +203,7 @@ class MemoryWriter:
 
     def _mark(self, sql: apsw.Connection, id: int, now: str) -> None:
         """Note the time of a change, before which the history keeps the memory as it is."""
-        versions.keep(self._history, sql, self._index, id)
+        items.keep(self._history, sql, id)
         sql.execute(
             "UPDATE contexts SET updated_at = ?, stamp = ? WHERE id = ?",
             (now, self._history.stamp(sql), id),
@@ -280,6 +252,24 @@ class MemoryWriter:
         )
 
 
+class RestoredMemories(MemoryItems):
+    """The memories of a file, of which versions come back."""
+
+    def __init__(self, file: File, writer: MemoryWriter) -> None:
+        self._file, self._writer = file, writer
+
+    def restore(self, version: Version, content: ItemText) -> None:
+        """Store a version as the present one; its embeddings are made again where none is known."""
+        with self._file.writing() as sql:
+            self._writer.restore(sql, version, content)
+
+    def remove(self, item: Item) -> None:
+        """Delete a memory, if it is there."""
+        with self._file.writing() as sql:
+            found = self.find(sql, item)
+            self._writer.remove(sql, [found.local["id"]] if found else [])
+
+
 def _put_tags(sql: apsw.Connection, id: int, tags: Sequence[str] | None) -> None:
     """Replace a memory's tags; None leaves them as they are."""
     if tags is None:
@@ -290,25 +280,13 @@ def _put_tags(sql: apsw.Connection, id: int, tags: Sequence[str] | None) -> None
     )
 
 
-def _put_images(sql: apsw.Connection, id: int, images: Sequence[Image] | None) -> None:
-    """Replace a memory's images; None leaves them as they are."""
-    if images is None:
-        return
-    rows = [
-        (
-            id,
-            position,
-            image.mime_type,
-            None if image.metadata is None else metadata.encode(image.metadata),
-            image.data,
-        )
-        for position, image in enumerate(images)
-    ]
+def _put_images(sql: apsw.Connection, id: int, images: Iterable[StoredImage]) -> None:
+    """Replace a memory's images."""
     sql.execute("DELETE FROM context_images WHERE context = ?", (id,))
     sql.executemany(
         "INSERT INTO context_images (context, position, mime_type, metadata, data) "
         "VALUES (?, ?, ?, ?, ?)",
-        rows,
+        ((id, position, *image) for position, image in enumerate(images)),
     )
 
 
@@ -317,7 +295,3 @@ def _passages(text: str, spans: Sequence[Span]) -> list[str]:
         embedding_text("", span.headings, span.header, text[span.start : span.end])
         for span in spans
     ]
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()

@@ -29,7 +29,7 @@ from mcpvectordb.history import clock
 from mcpvectordb.history.actor import shown
 from mcpvectordb.history.log import MOST_CHANGES, History
 from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name, encoded
-from mcpvectordb.index import arrays, models
+from mcpvectordb.index import arrays, models, spans
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.metrics import METRICS
@@ -60,9 +60,7 @@ class FileMerge:
     ) -> None:
         self._ours, self._theirs, self._progress = ours, theirs, progress
         self._shelves = {each.shelf: each for each in ours.shelves}
-        self._their_shelves = {each.shelf: each for each in theirs.shelves}
         self._indexes = dict(zip(("documents", "contexts"), ours.indexes, strict=True))
-        self._their_indexes = dict(zip(("documents", "contexts"), theirs.indexes, strict=True))
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
         }
@@ -97,14 +95,10 @@ class FileMerge:
                 self._merge_former(sql, other, version, until)
             self._merge_changes(sql, other)
             sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
-        names = {what: tuple(found) for what, found in self._names.items()}
         return Merged(
             path=str(self._theirs.file.path),
-            added=names["added"],
-            updated=names["updated"],
-            deleted=names["deleted"],
-            lost=names["lost"],
             embedded=self._embedded,
+            **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
         )
 
     def _clock(self, sql: apsw.Connection, other: apsw.Connection) -> int:
@@ -149,19 +143,19 @@ class FileMerge:
         ours = shelf.find(sql, theirs.item)
         if ours is not None and ours.order == theirs.order:
             return
-        latest = ours or self._deletion(sql, self._ours.history, theirs.item)
+        latest = ours or self._deletion(sql, theirs.item)
         if latest is not None and latest.order > theirs.order:
             if self._keep(sql, other, theirs, max(latest.stamp, self._ours.history.stamp(sql))):
                 self._name("lost", sql, theirs)
             return
         with self._ours.history.stamped(sql, theirs.stamp):
-            shelf.restore(theirs, self._body(other, theirs))
+            shelf.restore(theirs, shelf.checked(theirs, self._body(other, theirs)))
         if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
             raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
         self._take_embeddings(sql, other, theirs, now)
         if ours is None:
             self._name("added", sql, theirs)
-        elif self._known(other, ours):
+        elif self._has(other, ours):
             self._name("updated", sql, theirs)
         else:
             self._name("lost", sql, theirs)
@@ -177,7 +171,7 @@ class FileMerge:
             raise Damaged(f"{theirs.item.name!r:.100} was replaced before it was there")
         ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
         if theirs.fields is None and ours is not None and ours.order < theirs.order:
-            known = self._known(other, ours)
+            known = self._has(other, ours)
             with self._ours.history.stamped(sql, theirs.stamp):
                 self._shelves[theirs.item.shelf].remove(theirs.item)
             self._name("deleted" if known else "lost", sql, ours)
@@ -202,7 +196,7 @@ class FileMerge:
             return False
         body = None if theirs.fields is None else self._body(other, theirs)
         if body is not None:
-            self._shelves[theirs.item.shelf].check(theirs, body)
+            self._shelves[theirs.item.shelf].checked(theirs, body)
             size = len(encoded(theirs.fields).encode()) + len(body)
             if former and size > self._room:
                 return False
@@ -218,11 +212,8 @@ class FileMerge:
             raise Damaged(f"{version.item.name!r:.100} was deleted, and has a text")
         metadata.check(version.fields)
 
-    def _known(self, other: apsw.Connection, ours: Version) -> bool:
-        """Whether the other file had our version, so that its own came after ours."""
-        return self._has(other, ours)
-
     def _has(self, sql: apsw.Connection, version: Version) -> bool:
+        """Whether a file had a version; if the other one had ours, its own came after it."""
         return bool(
             sql.execute(
                 "SELECT EXISTS (SELECT 1 FROM history_versions WHERE shelf = ? AND place = ? "
@@ -231,15 +222,14 @@ class FileMerge:
             ).get
         )
 
-    def _deletion(self, sql: apsw.Connection, history: History, item: Item) -> Version | None:
+    def _deletion(self, sql: apsw.Connection, item: Item) -> Version | None:
         """The last deletion of an item that is not there."""
-        deletions = (each for each in history.of(sql, item) if each.fields is None)
+        deletions = (each for each in self._ours.history.of(sql, item) if each.fields is None)
         return max(deletions, key=lambda each: each.order, default=None)
 
     def _body(self, other: apsw.Connection, version: Version) -> bytes:
-        kept = self._theirs.history.body(other, version.body) if version.body else b""
-        shelf = self._their_shelves[version.item.shelf]
-        return shelf.body(other, version) if kept is None else kept
+        stored = self._shelves[version.item.shelf].body
+        return self._theirs.history.body(other, version, stored)
 
     def _name(self, what: str, sql: apsw.Connection, version: Version) -> None:
         self._names[what].append(self._shelves[version.item.shelf].label(sql, version))
@@ -276,9 +266,8 @@ class FileMerge:
         owner, their_owner = (
             self._shelves[theirs.item.shelf].owner(each) for each in (ours, theirs)
         )
-        found = self._their_indexes[theirs.item.shelf].embeddings_of(
-            other, their_model, their_owner
-        )
+        table = theirs.item.shelf.removesuffix("s")
+        found = spans.embeddings(other, table, their_model, their_owner)
         usable = {
             position: embedding
             for position, embedding in found.items()

@@ -22,13 +22,13 @@ from mcpvectordb.postgres.differences import Differences, State, differences
 from mcpvectordb.postgres.origins import Origin
 from mcpvectordb.postgres.publication import (
     Batch,
+    DocumentsToPublish,
+    MemoriesToPublish,
     Publication,
     PublishedModel,
     PublishedShelf,
+    VectorsToPublish,
 )
-from mcpvectordb.postgres.publish_documents import DocumentsToPublish
-from mcpvectordb.postgres.publish_memories import MemoriesToPublish
-from mcpvectordb.postgres.publish_vectors import VectorsToPublish
 from mcpvectordb.postgres.records import Published, PublishedItems
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.search.why_empty import unknown_name

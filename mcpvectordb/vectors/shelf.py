@@ -28,9 +28,8 @@ from mcpvectordb.search.ranker import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.dialect import SqlDialect, dialect_of
 from mcpvectordb.store import OpenStore
-from mcpvectordb.vectors import versions
-from mcpvectordb.vectors.restore import RestoredVectors
-from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
+from mcpvectordb.vectors.items import MAX_ID, MAX_NAME, VectorItems
+from mcpvectordb.vectors.store import RestoredVectors, StoreRow, VectorFilter, VectorStore
 from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 if TYPE_CHECKING:
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     Embedding = Sequence[float] | NDArray[np.number[Any]]
     Embeddings = Sequence[Embedding] | NDArray[np.number[Any]]
 
-MAX_NAME = 200  # characters of a store or namespace: it is shown in listings
-MAX_ID = 4_096  # characters of an id: enough for any path or URL
 
 _STORE = "(SELECT name FROM stores WHERE key = v.store)"
 _FIELDS = {"id": "v.id", "store": _STORE, "namespace": "v.namespace", "dimension": "v.dimension"}
@@ -162,16 +159,15 @@ class Vectors:
 
     def _past(self, sql: apsw.Connection, item: Item, as_of: str | int) -> Vector:
         limit = self._history.limit(sql, as_of)
-        last = self._history.at(sql, item, versions.find(sql, item), limit)
+        last = self._history.at(sql, item, VectorItems.find(sql, item), limit)
         if last is None or last.fields is None:
             raise NotFound(f"there was no vector {quoted(item.name)} at that time")
-        kept = self._history.body(sql, last.body or b"")
         return Vector(
             id=item.name,
             store=item.place,
             namespace=item.twin,
             dimension=last.fields["dimension"],
-            raw=versions.embedding(sql, item) if kept is None else kept,
+            raw=self._history.body(sql, last, VectorItems.body),
             metadata=decode(last.fields["metadata"]),
         )
 

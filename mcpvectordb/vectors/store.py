@@ -7,6 +7,7 @@ compared exactly. All methods work inside the caller's transaction.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -16,6 +17,7 @@ import apsw
 
 from mcpvectordb import filters
 from mcpvectordb.history.log import History
+from mcpvectordb.history.versions import Item, Version
 from mcpvectordb.index import Allowed, Ranked, arrays
 from mcpvectordb.index.arrays import Group
 from mcpvectordb.index.columns import ColumnSource
@@ -24,7 +26,8 @@ from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
 from mcpvectordb.records import Condition
 from mcpvectordb.storage import vec0
-from mcpvectordb.vectors import versions
+from mcpvectordb.storage.file import File
+from mcpvectordb.vectors.items import VectorItems, numbers
 
 if TYPE_CHECKING:
     from mcpvectordb.index.arrays import Floats
@@ -136,15 +139,14 @@ class VectorStore:
         """Update the rows of known vectors, except those that stay what they are."""
         for group in rows.groups:
             for position, row in zip(group.positions, arrays.packed(group.rows), strict=True):
-                found = versions.by_key(sql, keys[position]) if position in known else None
-                if found is None:
+                found = VectorItems.by_key(sql, keys[position]) if position in known else None
+                if found is None or found.fields is None:
                     continue
-                version, embedding = found
                 after = (group.dimension, rows.metadata[position])
-                fields = version.fields or {}
-                before = (fields["dimension"], fields["metadata"])
-                if anew or (before, embedding) != (after, row.tobytes()):
-                    self._history.keep(sql, version, embedding)
+                before = (found.fields["dimension"], found.fields["metadata"])
+                same = found.fields["hash"] == hashlib.sha256(row.tobytes()).hexdigest()
+                if anew or before != after or not same:
+                    self._history.keep(sql, found, VectorItems.body(sql, found))
                     sql.execute(
                         "UPDATE vectors SET dimension = ?, metadata = ?, stamp = ? WHERE key = ?",
                         (*after, self._history.stamp(sql), keys[position]),
@@ -168,9 +170,9 @@ class VectorStore:
         known = list(_known(sql, store.key, namespace, [id]).values())
         items = []
         for key, _ in known:
-            if (found := versions.by_key(sql, key)) is not None:
-                self._history.keep(sql, *found)
-                items.append(found[0].item)
+            if (found := VectorItems.by_key(sql, key)) is not None:
+                self._history.keep(sql, found, VectorItems.body(sql, found))
+                items.append(found.item)
         self._remove_codes(sql, known, self._index.coded(sql))
         sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
         for item in items:
@@ -267,6 +269,31 @@ class VectorStore:
         rows = f"SELECT 1 FROM vectors WHERE part = ? LIMIT {most + 1}"
         count = sql.execute(f"SELECT count(*) FROM ({rows})", (part(store.key, dimension),)).get
         return bool(count + more > most)
+
+
+class RestoredVectors(VectorItems):
+    """The vectors of a file, of which versions come back."""
+
+    def __init__(self, file: File, store: VectorStore) -> None:
+        self._file, self._store = file, store
+
+    def restore(self, version: Version, content: bytes) -> None:
+        """Store a vector as it was."""
+        item, fields = version.item, version.fields or {}
+        group = arrays.one(numbers(content, fields["dimension"]))
+        with self._file.writing() as sql:
+            row = self._store.find(sql, item.place)
+            row = row or self._store.create(sql, item.place, version.local["metric"])
+            self._store.put(
+                sql, row, item.twin, [item.name], [fields["metadata"]], [group], anew=True
+            )
+
+    def remove(self, item: Item) -> None:
+        """Delete a vector, if it is there."""
+        with self._file.writing() as sql:
+            row = self._store.find(sql, item.place)
+            if row is not None:
+                self._store.remove(sql, row, item.twin, item.name)
 
 
 def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:

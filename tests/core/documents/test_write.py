@@ -31,12 +31,6 @@ def prepared(
     )
 
 
-def test_a_prepared_document_has_no_raw_bytes(writer: DocumentWriter) -> None:
-    made = prepared(writer, "apple pie")
-    assert (made.source.raw, made.size, made.text) == (b"", 9, "apple pie")
-    assert made.given.over(made.own) == {"n": 1} and len(made.spans) == 1
-
-
 def test_a_stored_document_is_not_written_again(db: Database, writer: DocumentWriter) -> None:
     first, second = prepared(writer, "apple"), prepared(writer, "apple")
     status, key = writer.write(first)

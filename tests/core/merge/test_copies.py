@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import shutil
 import time
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -46,6 +44,11 @@ class Counted(Letters):
 
 def opened(path: Path, embedder: Letters | None = None, **config: object) -> Database:
     return Database(path, embedder=embedder or Letters(), config=Config(**config))  # type: ignore[arg-type]
+
+
+def tamper(path: Path, statement: str, bindings: tuple[object, ...] = ()) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as raw:
+        raw.execute(statement, bindings)  # type: ignore[arg-type]
 
 
 def texts(db: Database) -> dict[str, str]:
@@ -267,90 +270,46 @@ def test_what_cannot_be_merged_is_refused_and_nothing_changes(
         db.merge(copies[1])
 
 
-def tampered(sql: apsw.Connection, statement: str, *bindings: object) -> None:
-    sql.execute(statement, bindings)  # type: ignore[arg-type]
-
-
-FIELDS = json.dumps({"title": 7})
-HOSTILE: dict[str, Callable[[apsw.Connection], None]] = {
-    "a clock of the far future": lambda sql: tampered(
-        sql, "UPDATE history_state SET clock = ?", clock.LAST
-    ),
-    "no clock": lambda sql: tampered(sql, "DELETE FROM history_state"),
-    "a stamp below zero": lambda sql: tampered(
-        sql, "UPDATE documents SET stamp = -1, source = 'x' WHERE key = 1"
-    ),
-    "metadata that is none": lambda sql: tampered(
-        sql, "UPDATE documents SET metadata = '[', source = 'x' WHERE key = 1"
-    ),
-    "chunks that are not the text": lambda sql: [  # type: ignore[dict-item]
-        tampered(sql, "UPDATE documents SET source = 'x' WHERE key = 1"),
-        tampered(sql, "UPDATE document_chunks SET start = 5 WHERE owner = 1"),
-    ],
-    "a history of no shelf": lambda sql: tampered(
-        sql,
-        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields) "
-        "VALUES ('x', '', '', '', 1, 1, zeroblob(16), '{}')",
-    ),
-    "a history of odd fields": lambda sql: tampered(
-        sql,
-        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields) "
-        "VALUES ('documents', 'l', 's', '', 1, 1, zeroblob(16), ?)",
-        FIELDS,
-    ),
-    "a store of no metric": lambda sql: tampered(sql, "UPDATE stores SET metric = 'x'"),
-    "a clock ten years ahead": lambda sql: tampered(
-        sql, "UPDATE history_state SET clock = ?", clock.next_stamp(0, time.time() + 10 * YEAR)
-    ),
-    "a text that is no UTF-8": lambda sql: tampered(
-        sql, "UPDATE documents SET source = 'x', title = CAST(x'ff' AS TEXT) WHERE key = 1"
-    ),
-    "metadata of numbers that are none": lambda sql: tampered(
-        sql, """UPDATE documents SET source = 'x', metadata = '{"a":NaN}' WHERE key = 1"""
-    ),
-    "metadata too deep": lambda sql: tampered(
-        sql,
-        "UPDATE contexts SET uid = 'x', metadata = ?",
-        '{"a":' + "[" * 100 + "]" * 100 + "}",
-    ),
-    "a time that is none": lambda sql: tampered(
-        sql, "UPDATE contexts SET uid = 'x', created_at = 'soon'"
-    ),
-    "a size below zero": lambda sql: tampered(
-        sql, "UPDATE documents SET source = 'x', size = -1 WHERE key = 1"
-    ),
-    "what people said in another form": lambda sql: tampered(
-        sql, "UPDATE documents SET source = 'x', given = '{}' WHERE key = 1"
-    ),
-    "a text that is not the one of its hash": lambda sql: tampered(
-        sql, "UPDATE contexts SET uid = 'x', hash = zeroblob(32)"
-    ),
-    "a vector that is no number": lambda sql: [  # type: ignore[dict-item]
-        tampered(sql, "UPDATE vectors SET id = 'x'"),
-        tampered(sql, "UPDATE vector_embeddings SET embedding = x'0000c07f0000c07f'"),
-    ],
-    "a deletion that has a text": lambda sql: tampered(
-        sql,
-        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, body) "
-        "VALUES ('documents', 'l', 's', '', 1, 1, x'', x'31')",
-    ),
-    "a former version without its text": lambda sql: tampered(
-        sql,
-        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields, "
-        "body) SELECT 'documents', library, 's', '', 1, 1, zeroblob(16), json_object('title', "
-        "title, 'hash', hash, 'file_type', file_type, 'size', size, 'created_at', created_at, "
-        "'metadata', metadata, 'given', NULL, 'chunks', 1, 'local', json_object('id', 'x', "
-        "'modified', '', 'etag', '', 'mtime_ns', -1)), x'3939' FROM documents WHERE key = 1",
-    ),
-    "a former version of no JSON": lambda sql: tampered(
-        sql,
-        "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields) "
-        "VALUES ('documents', 'l', 's', '', 1, 1, zeroblob(16), '[')",
-    ),
+FORMER = (
+    "INSERT INTO history_versions (shelf, place, name, twin, stamp, until, digest, fields, body) "
+)
+LATER = clock.next_stamp(0, time.time() + 10 * YEAR)
+HOSTILE = {
+    "a clock of the far future": f"UPDATE history_state SET clock = {clock.LAST}",
+    "a clock ten years ahead": f"UPDATE history_state SET clock = {LATER}",
+    "no clock": "DELETE FROM history_state",
+    "a stamp below zero": "UPDATE documents SET stamp = -1, source = 'x' WHERE key = 1",
+    "metadata that is none": "UPDATE documents SET metadata = '[', source = 'x' WHERE key = 1",
+    "chunks that are not the text": "UPDATE documents SET source = 'x' WHERE key = 1; "
+    "UPDATE document_chunks SET start = 5 WHERE owner = 1",
+    "a history of no shelf": f"{FORMER} VALUES ('x', '', '', '', 1, 1, zeroblob(16), '{{}}', NULL)",
+    "a history of odd fields": f"{FORMER} VALUES ('documents', 'l', 's', '', 1, 1, zeroblob(16), "
+    """'{"title":7}', NULL)""",
+    "a store of no metric": "UPDATE stores SET metric = 'x'",
+    "a text that is no UTF-8": "UPDATE documents SET source = 'x', title = CAST(x'ff' AS TEXT) "
+    "WHERE key = 1",
+    "metadata of numbers that are none": "UPDATE documents SET source = 'x', "
+    """metadata = '{"a":NaN}' WHERE key = 1""",
+    "metadata too deep": "UPDATE contexts SET uid = 'x', "
+    f"""metadata = '{{"a":{"[" * 100}{"]" * 100}}}'""",
+    "a time that is none": "UPDATE contexts SET uid = 'x', created_at = 'soon'",
+    "a size below zero": "UPDATE documents SET source = 'x', size = -1 WHERE key = 1",
+    "what people said in another form": "UPDATE documents SET source = 'x', given = '{}' "
+    "WHERE key = 1",
+    "a text that is not the one of its hash": "UPDATE contexts SET uid = 'x', hash = zeroblob(32)",
+    "a vector that is no number": "UPDATE vectors SET id = 'x'; "
+    "UPDATE vector_embeddings SET embedding = x'0000c07f0000c07f'",
+    "a deletion that has a text": f"{FORMER} VALUES ('documents', 'l', 's', '', 1, 1, x'', NULL, "
+    "x'31')",
+    "a former version without its text": f"{FORMER} SELECT 'documents', library, 's', '', 1, 1, "
+    "zeroblob(16), json_object('title', title, 'hash', hash, 'file_type', file_type, 'size', size, "
+    "'created_at', created_at, 'metadata', metadata, 'given', NULL, 'chunks', 1, 'local', "
+    "json_object('id', 'x', 'modified', '', 'etag', '', 'mtime_ns', -1)), x'3939' "
+    "FROM documents WHERE key = 1",
+    "a former version of no JSON": f"{FORMER} VALUES ('documents', 'l', 's', '', 1, 1, "
+    "zeroblob(16), '[', NULL)",
     **{
-        f"{table} changed later than its clock": lambda sql, table=table: tampered(  # type: ignore[misc]
-            sql, f"UPDATE {table} SET stamp = ?", clock.LAST
-        )
+        f"{table} changed later than its clock": f"UPDATE {table} SET stamp = {clock.LAST}"
         for table in ("documents", "contexts", "vectors", "stores", "history_changes")
     },
 }
@@ -361,9 +320,7 @@ def test_a_file_that_was_tampered_with_is_refused_and_nothing_changes(
     copies: tuple[Path, Path], attack: str
 ) -> None:
     laptop, desktop = copies
-    raw = apsw.Connection(str(desktop))
-    HOSTILE[attack](raw)
-    raw.close()
+    tamper(desktop, HOSTILE[attack])
     with opened(laptop) as db:
         before = texts(db)
         with pytest.raises(Damaged, match="was not merged, and nothing changed"):
@@ -374,9 +331,7 @@ def test_a_file_that_was_tampered_with_is_refused_and_nothing_changes(
 def test_embeddings_that_cannot_be_ranked_do_not_come_along(
     copies: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    raw = apsw.Connection(str(copies[0]))
-    raw.execute("UPDATE document_embeddings SET embedding = zeroblob(128)")
-    raw.close()
+    tamper(copies[0], "UPDATE document_embeddings SET embedding = zeroblob(128)")
     with opened(tmp_path / "new.db") as db:
         assert db.merge(copies[0]).embedded == 1  # the memory's
         assert db.stats().pending == 3 and db.embed_pending() == 3 and db.check() == []
@@ -456,9 +411,7 @@ def test_a_file_whose_stamps_were_spoilt_before_is_mended(copies: tuple[Path, Pa
 
 
 def test_a_clock_at_its_end_is_a_clear_error(copies: tuple[Path, Path]) -> None:
-    raw = apsw.Connection(str(copies[0]))
-    raw.execute("UPDATE history_state SET clock = 9223372036854775807")
-    raw.close()
+    tamper(copies[0], "UPDATE history_state SET clock = 9223372036854775807")
     with opened(copies[0]) as db:
         with pytest.raises(Damaged, match="rebuild --clock"):
             db.documents.ingest_text("a", source="a.md")
@@ -477,9 +430,7 @@ def state(db: Database) -> tuple[int, int]:
 
 def test_what_another_file_has_dropped_is_not_dropped_here(copies: tuple[Path, Path]) -> None:
     laptop, desktop = copies
-    raw = apsw.Connection(str(desktop))
-    raw.execute("UPDATE history_state SET dropped = ?", (clock.LAST,))
-    raw.close()
+    tamper(desktop, "UPDATE history_state SET dropped = ?", (clock.LAST,))
     with opened(laptop) as db:
         id = db.documents.ingest_text("a of the laptop", source="a.md").document.id
         edit = db.history()[0].number
@@ -559,9 +510,7 @@ def test_a_former_id_is_not_taken_by_a_document_of_another_file(
         db.documents.ingest_text("mine again", source="m.md")
     with opened(desktop) as db:
         db.documents.ingest_text("theirs", source="t.md")
-    raw = apsw.Connection(str(desktop))
-    raw.execute("UPDATE documents SET id = ? WHERE source = 't.md'", (former,))
-    raw.close()
+    tamper(desktop, "UPDATE documents SET id = ? WHERE source = 't.md'", (former,))
     with opened(laptop) as db:
         db.merge(desktop)
         assert db.documents.lookup(former).document.source == "m.md"
@@ -589,9 +538,7 @@ def test_names_in_the_log_of_another_file_are_one_line(copies: tuple[Path, Path]
     laptop, desktop = copies
     with opened(desktop) as db:
         db.documents.ingest_text("new", source="n.md")
-    raw = apsw.Connection(str(desktop))
-    raw.execute("UPDATE history_changes SET actor = ?", ("shell\n1  now  python" + "x" * 1000,))
-    raw.close()
+    tamper(desktop, "UPDATE history_changes SET actor = ?", ("shell\n1  now  python" + "x" * 1000,))
     with opened(laptop) as db:
         db.merge(desktop)
         actors = {each.actor for each in db.history()}

@@ -33,8 +33,7 @@ from mcpvectordb.index.keyword import TITLE_WEIGHT
 from mcpvectordb.postgres import origins, publish
 from mcpvectordb.postgres.connection import Server
 from mcpvectordb.postgres.differences import differences
-from mcpvectordb.postgres.publication import PASSAGES, Publication
-from mcpvectordb.postgres.publish_documents import DocumentsToPublish
+from mcpvectordb.postgres.publication import PASSAGES, DocumentsToPublish, Publication
 from mcpvectordb.postgres.values import from_text
 from mcpvectordb.postgres.words import Tokenizer, stored_term
 from tests.support import Letters, scaled
@@ -93,16 +92,6 @@ def test_embeddings_are_the_exact_numbers_of_the_file(db: Database, postgres_url
         postgres_url, "SELECT chunk, embedding::real[] FROM mcpvectordb.document_embeddings"
     )
     assert {chunk: np.array(numbers, "<f4").tolist() for chunk, numbers in found} == expected
-
-
-def test_a_second_publish_writes_nothing(db: Database, postgres_url: str) -> None:
-    filled(db)
-    db.publish(postgres_url)
-    before = versions_of_rows(postgres_url)
-    report = db.publish(postgres_url)
-    assert counts(report) == (items(unchanged=2), items(unchanged=2), items(unchanged=2))
-    assert (report.passages, report.changes) == (0, 0)
-    assert versions_of_rows(postgres_url) == before
 
 
 def test_only_what_changed_is_written(db: Database, postgres_url: str) -> None:
@@ -179,22 +168,6 @@ def test_embeddings_of_another_model_take_the_place_of_the_old_ones(
     for table in ("document_embeddings", "context_embeddings"):
         used = f"SELECT DISTINCT m.name FROM mcpvectordb.{table} e JOIN mcpvectordb.models m ON m.key = e.model"
         assert rows(postgres_url, used) == [("bge-small-en-v1.5",)]
-
-
-def test_what_is_deleted_is_deleted_with_its_words(db: Database, postgres_url: str) -> None:
-    filled(db)
-    db.publish(postgres_url, origin="mine")
-    for document in db.documents.browse():
-        db.documents.delete(document.id)
-    for memory in db.memories.browse():
-        db.memories.delete([memory.id])
-    db.vectors.delete("v", store="s")
-    report = db.publish(postgres_url, origin="mine")
-    assert counts(report) == (items(deleted=2), items(deleted=2), items(deleted=1, unchanged=1))
-    found = published(postgres_url, "mine")
-    left = {table for table, values in found.items() if values}
-    assert left == {"totals", "stores", "vectors", "vector_embeddings"}
-    assert {(row["items"], row["tokens"]) for row in found["totals"]} == {(0, 0)}
 
 
 def test_passages_that_wait_are_found_by_words_and_embedded_by_a_later_publish(

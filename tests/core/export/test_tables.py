@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from mcpvectordb import Database, InvalidInput
-from mcpvectordb.export.passages import COLUMNS
+from mcpvectordb.export.tables import COLUMNS
 
 
 def test_csv_has_a_row_for_each_passage_and_vector(db: Database, tmp_path: Path) -> None:
