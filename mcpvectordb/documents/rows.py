@@ -37,6 +37,15 @@ COLUMNS = (
     "created_at",
     "metadata",
 )
+# Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
+SORTS = {
+    "newest": "d.created_at DESC, d.key DESC",
+    "oldest": "d.created_at, d.key",
+    "title": "d.title, d.key",
+    "path": "d.library, d.source, d.key",
+    "size": "d.size DESC, d.key DESC",
+    "modified": "d.modified DESC, d.key DESC",
+}
 # How much before and after a chunk its `surroundings` have: of a long document only this is read.
 AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (

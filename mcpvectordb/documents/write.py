@@ -60,9 +60,8 @@ class DocumentWriter:
     """Writes documents; one of more than `max_chunks` chunks is refused."""
 
     def __init__(self, store: OpenStore, unpublished: UnpublishedDocuments) -> None:
+        self.store, self.unpublished, self.versions = store, unpublished, unpublished.versions
         self._file, self._encoder, self._index = store.file, store.encoder, store.documents
-        self._unpublished, self._max_chunks = unpublished, store.config.max_chunks
-        self.versions = unpublished.versions
 
     def prepare(
         self,
@@ -110,7 +109,10 @@ class DocumentWriter:
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
         from mcpvectordb.ingest import chunking
 
-        starts, most = self._encoder.tokens().token_starts(parsed.text), self._max_chunks
+        starts, most = (
+            self._encoder.tokens().token_starts(parsed.text),
+            self.store.config.max_chunks,
+        )
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(
                 parsed.text,
@@ -191,7 +193,7 @@ class DocumentWriter:
         short = [
             place
             for place, each in enumerate(documents)
-            if len(self._unpublished.slices(each.spans)) < 2
+            if len(self.unpublished.slices(each.spans)) < 2
         ]
         if short:
             with self._file.writing() as sql:
@@ -202,12 +204,12 @@ class DocumentWriter:
                         sql, documents[place], duplicate, replaced, new
                     )
                 self._index.put_all(sql, new)
-                self._unpublished.withdraw(sql, replaced)
+                self.unpublished.withdraw(sql, replaced)
         done = [
             each or self._write_long(document, duplicate)
             for each, document in zip(written, documents, strict=True)
         ]
-        self._unpublished.clean()
+        self.unpublished.clean()
         return done
 
     def _write_short(
@@ -249,18 +251,18 @@ class DocumentWriter:
                 old = [] if duplicate else self._with_source_of(sql, document)[0]
                 document = _with_given(sql, document, old)
                 key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
-                self._unpublished.begin(sql, key)
-            for first, spans in self._unpublished.slices(document.spans):
+                self.unpublished.begin(sql, key)
+            for first, spans in self.unpublished.slices(document.spans):
                 with self._file.writing() as sql:
-                    self._unpublished.renew(sql, key)
+                    self.unpublished.renew(sql, key)
                     self._index.put(sql, key, document.title, document.text, spans, first)
-            packed = self._unpublished.pack_long([*old, *filter(None, [document.moved])])
+            packed = self.unpublished.pack_long([*old, *filter(None, [document.moved])])
             with self._file.writing() as sql:
                 return self._publish(sql, key, document, duplicate, packed)
         except BaseException:
             with contextlib.suppress(DatabaseError):  # the lease ends by itself
-                self._unpublished.give_up(key)
-                self._unpublished.clean()
+                self.unpublished.give_up(key)
+                self.unpublished.clean()
             raise
 
     def _publish(
@@ -272,20 +274,20 @@ class DocumentWriter:
         packed: Mapping[int, bytes],
     ) -> tuple[Status, int]:
         """Show a document that was written in slices instead of those with its source."""
-        self._unpublished.renew(sql, key)
+        self.unpublished.renew(sql, key)
         old: list[int] = []
         if not duplicate:
             old, known = self._with_source_of(sql, document)
             if known is not None:
-                self._unpublished.give_up(key)
+                self.unpublished.give_up(key)
                 return "skipped", known
-        self._unpublished.publish(sql, key)
+        self.unpublished.publish(sql, key)
         _keep_ids(sql, old, key)
         taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
         self._adopt(sql, key, document.version, taken_over)
-        self._unpublished.withdraw(sql, [*old, *taken_over], packed)
+        self.unpublished.withdraw(sql, [*old, *taken_over], packed)
         return "replaced" if old else "indexed", key
 
     def _known(self, document: PreparedDocument) -> int | None:

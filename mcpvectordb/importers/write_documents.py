@@ -11,7 +11,6 @@ from typing import NamedTuple
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import texts
-from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.texts import GivenText
 from mcpvectordb.documents.write import DocumentWriter
@@ -94,7 +93,7 @@ class DocumentImport:
         self, library: str, items: Sequence[tuple[ImportedDocument, GivenText]]
     ) -> dict[int, ImportedDocument]:
         """Write documents in short transactions; each item by the key of its document."""
-        places = texts.store([given for _, given in items], library, self._writer, DEFAULT_TUNING)
+        places = texts.store([given for _, given in items], library, self._writer)
         keys = [key for batch in places for _, key in batch]
         return dict(zip(keys, (item for item, _ in items), strict=True))
 
