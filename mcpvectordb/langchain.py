@@ -121,11 +121,9 @@ class LangChainStore(VectorStore):
     def delete(self, ids: list[str] | None = None, **_: Any) -> bool:
         """Delete the documents with these ids, or without ids all documents of the library."""
         if ids is None:
-            self.db.documents.delete_where(library=self.library)
+            self.db.documents.delete(library=self.library)
         for some in _batches(ids or ()):
-            self.db.documents.delete_where(
-                library=self.library, where=[Condition("source", "in", some)]
-            )
+            self.db.documents.delete(library=self.library, where=[Condition("source", "in", some)])
         return True
 
     def similarity_search(
@@ -153,7 +151,7 @@ class LangChainStore(VectorStore):
     def _select_relevance_score_fn(self) -> Any:
         return float  # scores are 0 to 1, and higher is better
 
-    def _with_sources(self, sources: list[str]) -> list[Document]:
+    def _with_sources(self, sources: list[str]) -> Sequence[Document]:
         return self.db.documents.browse(
             library=self.library,
             where=[Condition("source", "in", sources)],

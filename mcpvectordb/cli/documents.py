@@ -59,7 +59,9 @@ def list_(
     with opened(context) as db:
         library, within = _scope(db, name) if name.strip("/") else (None, [])
         where = [*conditions_from(conditions), *within]
-        documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
+        documents = list(
+            db.documents.browse(library=library, where=where, limit=limit, offset=offset)
+        )
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()
@@ -195,8 +197,8 @@ def delete(context: click.Context, names: tuple[str, ...]) -> None:
     """
     with opened(context) as db:
         for each in _only(db, names):
-            chunks = db.documents.delete(each.id)
-            show(f"deleted {each.path} ({each.id}) with {quantity(chunks, 'chunk')}")
+            if db.documents.delete(each.id):
+                show(f"deleted {each.path} ({each.id}) with {quantity(each.chunks, 'chunk')}")
 
 
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
@@ -208,8 +210,8 @@ def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
             return library, []
     escaped = re.sub(r"([*?\[\]{}\\])", r"\\\1", inside)
     below = db.documents.matching(f"{escaped}/**")
-    if not below and not any(db.documents.lookup_all(_spellings(name))):
-        near = [*fuzzy.nearest(inside, libraries), *db.documents.similar(name)]
+    if not below and not any(db.documents.lookup(_spellings(name))):
+        near = [*fuzzy.nearest(inside, libraries), *db.documents.suggest(name)]
         raise NotFound(f"there is no library, folder or document {name}; {_hint(near)}")
     below = below or [_lookup(db, name).document]
     return None, [Condition("id", "in", [each.id for each in below])]
@@ -242,7 +244,7 @@ def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
     A file that exists below the working folder comes before one whose path only ends like a name.
     """
     every = _every_spelling(names)
-    found = dict(zip(every, db.documents.lookup_all(every), strict=True))
+    found = dict(zip(every, db.documents.lookup(every), strict=True))
     return [
         next(filter(None, map(found.get, _spellings(name))), None) or _unknown(db, name)
         for name in names
@@ -288,7 +290,7 @@ def _spellings(name: str) -> list[str]:
 
 def _unknown(db: Database, name: str) -> NoReturn:
     raise NotFound(
-        f"no document has the path, id or hash {name}; {_hint(db.documents.similar(name))}"
+        f"no document has the path, id or hash {name}; {_hint(db.documents.suggest(name))}"
     )
 
 

@@ -214,6 +214,14 @@ def by_keys(sql: apsw.Connection, keys: Sequence[int]) -> dict[int, Document]:
     return {row[0]: document(row) for row in found}
 
 
+def after(sql: apsw.Connection, key: int, most: int) -> list[tuple[int, Document]]:
+    """The first documents after a key, each with its own key."""
+    found = sql.execute(
+        f"{_select(dialect_of(sql))} WHERE d.key > ? ORDER BY d.key LIMIT ?", (key, most)
+    )
+    return [(row[0], document(row)) for row in found]
+
+
 def document(row: Sequence[Any]) -> Document:
     """The document in a row that `_select` selects."""
     _, *values, root, chunks = row

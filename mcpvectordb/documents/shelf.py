@@ -6,12 +6,11 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
@@ -36,10 +35,10 @@ from mcpvectordb.records import (
     Document,
     DocumentHeading,
     Embedded,
-    FolderContents,
     Ingested,
     Library,
     Mode,
+    Page,
     PassedOver,
     Place,
     Progress,
@@ -54,7 +53,7 @@ from mcpvectordb.search.expansion import QueryExpander
 from mcpvectordb.search.hybrid import checked_mode, checked_page, checked_window
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.why_empty import why_empty
-from mcpvectordb.store import OpenStore
+from mcpvectordb.store import OpenStore, counted_values, every, one_or_all
 from mcpvectordb.text.query import without_operators
 
 if TYPE_CHECKING:
@@ -447,17 +446,31 @@ class Documents:
 
     # Documents by id, by conditions, and by name.
 
-    def get(self, id: str, *, as_of: str | int | None = None) -> Document:
-        """The document with this id; raises NotFound.
+    @overload
+    def get(  # type: ignore[overload-overlap]
+        self, ids: str, *, as_of: str | int | None = None
+    ) -> Document: ...
+    @overload
+    def get(self, ids: Iterable[str], *, as_of: str | int | None = None) -> list[Document]: ...
+    def get(
+        self, ids: str | Iterable[str], *, as_of: str | int | None = None
+    ) -> Document | list[Document]:
+        """The document with this id (raises NotFound), or those of several ids that there are.
 
         With `as_of` it is as it was at a time (2026-11-29, today, 2d …) or right after a change,
         given by its number in `Database.history`; the id may be one that it had then.
         """
         with self._file.reading() as sql:
-            if as_of is not None:
-                limit = self._history.limit(sql, as_of)
-                return past.document(sql, past.get(sql, self._history, id, limit))
-            return rows.document(rows.row(sql, id))
+            if as_of is None:
+                return one_or_all(ids, lambda id: rows.document(rows.row(sql, id)))
+            limit = self._history.limit(sql, as_of)
+            return one_or_all(
+                ids, lambda id: past.document(sql, past.get(sql, self._history, id, limit))
+            )
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents, the oldest first; what is added meanwhile may be among them."""
+        return every(self._store, rows.after)
 
     def text(self, id: str, *, as_of: str | int | None = None) -> str:
         """The whole text of a document, exactly as it was ingested; raises NotFound.
@@ -544,6 +557,17 @@ class Documents:
             found = rows.chunks(sql, self._index, [chunk for (chunk,) in there])
             return [found[chunk] for chunk in ids if chunk in found]
 
+    def neighbours(self, chunk: Chunk, *, before: int = 1, after: int = 1) -> list[Chunk]:
+        """A passage between those before and after it in its document, in their order.
+
+        Raises NotFound if the document was changed or deleted meanwhile.
+        """
+        checked_page(before, after)
+        first = max(0, chunk.position - before)
+        return self.chunks(
+            chunk.document.id, limit=chunk.position - first + 1 + after, offset=first
+        )
+
     def waiting(self, id: str) -> frozenset[int]:
         """The ids of a document's passages that wait for their embedding; raises NotFound."""
         with self._file.reading() as sql:
@@ -559,11 +583,11 @@ class Documents:
         *,
         library: str | None = None,
         where: Where | None = None,
-        limit: int = 20,
+        limit: int = 10,
         offset: int = 0,
         sort: Sort = "newest",
         as_of: str | int | None = None,
-    ) -> list[Document]:
+    ) -> Page[Document]:
         """The documents that match all conditions, newest first or in another order.
 
         For `as_of` see `get`.
@@ -580,52 +604,34 @@ class Documents:
         with self._file.reading() as sql:
             if as_of is not None:
                 stamp = self._history.limit(sql, as_of)
-                return past.browse(sql, self._history, chosen, stamp, order, (limit, offset))
+                window = limit, offset
+                found = past.browse(sql, self._history, chosen, stamp, order, window)
+                return Page(items=tuple(found))
             # Only keys are sorted: a row of SELECT counts the chunks of its document.
-            found = sql.execute(
+            selected = sql.execute(
                 f"SELECT d.key FROM published_documents d WHERE {chosen.condition} "
                 f"ORDER BY {order} LIMIT ? OFFSET ?",
                 (*chosen.bindings, limit, offset),
             )
-            keys = [key for (key,) in found]
+            keys = [key for (key,) in selected]
             documents = rows.by_keys(sql, keys)
-            return [documents[key] for key in keys]
+            return Page(items=tuple(documents[key] for key in keys))
 
-    def folders(self, library: str, path: str = "") -> FolderContents:
-        """A folder of a library by the paths of its documents, with the folders inside of it.
+    def values(
+        self, field: str, *, library: str | None = None, where: Where | None = None
+    ) -> dict[Any, int]:
+        """How many documents have each value of a field, the most frequent first.
 
-        `path` is relative to the library, "" for all of it; one without documents is empty.
+        The fields are those of a filter (`browse`), such as file_type, folder or library.
         """
-        inside = f"{path.strip('/')}/" if path.strip("/") else ""
-        counts: Counter[str] = Counter()
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            followed = sql.execute(
-                "SELECT root FROM libraries WHERE name = ?", (checked_name(library),)
-            ).fetchone()
-            for (source,) in sql.execute(
-                "SELECT source FROM published_documents WHERE library = ?", (library,)
-            ):
-                shown = rows.path(library, source, followed[0] if followed else "")
-                place = shown[len(library) + 1 :]
-                if place.startswith(inside):
-                    folder, slash, _ = place[len(inside) :].partition("/")
-                    counts[folder if slash else ""] += 1
-        documents = counts.pop("", 0)
-        return FolderContents(
-            library=library,
-            path=inside.rstrip("/"),
-            documents=documents,
-            folders=tuple(sorted(counts.items())),
-        )
-
-    def file_types(self) -> dict[str, int]:
-        """How many documents there are of each type, the most frequent first."""
-        with self._file.reading() as sql:
-            return dict(
-                sql.execute(
-                    "SELECT file_type, count(*) FROM published_documents GROUP BY file_type "
-                    "ORDER BY count(*) DESC, file_type"
-                )
+            return counted_values(
+                sql,
+                field,
+                rows.fields(self._file.dialect),
+                f"published_documents d WHERE {chosen.condition}",
+                chosen.bindings,
             )
 
     def passed_over(
@@ -684,35 +690,35 @@ class Documents:
                 ).get
             )
 
-    def delete(self, id: str) -> int:
-        """Remove a document; the number of its chunks, 0 for an unknown id."""
-        found = "SELECT key FROM published_documents WHERE id = ?"
-        with self._file.reading(limited=False) as sql:
-            keys = [key for (key,) in sql.execute(found, (storable(id, "id"),))]
-        packed = self.unpublished.pack_long(keys)
-        with self._file.writing() as sql:
-            keys = [key for (key,) in sql.execute(found, (id,))]
-            removed = self.unpublished.withdraw(sql, keys, packed)
-        self.unpublished.clean()
-        return removed
+    def delete(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        where: Where | None = None,
+        library: str | None = None,
+    ) -> int:
+        """Delete the documents with these ids, or those that match; the number of deleted ones.
 
-    def delete_where(self, *, where: Where | None = None, library: str | None = None) -> int:
-        """Remove the documents that match all conditions; returns their number.
-
-        At least one condition or a library is needed, and an empty `where` is an error, so that a
-        filter that came out empty removes nothing. It takes short transactions: documents that stop
-        matching meanwhile stay, and after a kill the same call continues.
+        Given both, a document must fulfil all. Unknown ids are no error, but no condition at all
+        and an empty `where` are, so that a filter that came out empty deletes nothing. It takes
+        short transactions: documents that stop matching meanwhile stay, and after a kill the same
+        call continues.
         """
-        if (where is None and library is None) or (where is not None and not where):
+        if (ids is None and where is None and library is None) or (where is not None and not where):
             raise InvalidInput(
-                "delete_where needs a condition, such as where={'source': 'a.md'}, or a library "
+                "delete needs ids, a condition, such as where={'source': 'a.md'}, or a library "
                 "alone; `remove_library` removes all of a library"
             )
         chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         matching = f"SELECT d.key FROM published_documents d WHERE {chosen.condition}"
+        bindings = chosen.bindings
+        if ids is not None:
+            wanted = [storable(id, "id") for id in ([ids] if isinstance(ids, str) else ids)]
+            matching += " AND d.id IN (SELECT value FROM json_each(?))"
+            bindings += (json.dumps(wanted),)
         with self._file.reading(limited=False) as sql:
-            keys = [key for (key,) in sql.execute(matching, chosen.bindings)]
-        removed, most = 0, self._store.tuning.removals_per_write
+            keys = [key for (key,) in sql.execute(matching, bindings)]
+        deleted, most = 0, self._store.tuning.removals_per_write
         with self._history.change("delete"):
             for start in range(0, len(keys), most):
                 batch = keys[start : start + most]
@@ -720,31 +726,35 @@ class Documents:
                 with self._file.writing() as sql:
                     still = sql.execute(
                         f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
-                        (*chosen.bindings, json.dumps(batch)),
+                        (*bindings, json.dumps(batch)),
                     )
                     some = [key for (key,) in still]
                     self.unpublished.withdraw(sql, some, packed)
-                removed += len(some)
+                deleted += len(some)
                 self.unpublished.clean()
-        return removed
+        return deleted
 
-    def lookup(self, name: str) -> Place:
+    @overload
+    def lookup(self, names: str) -> Place: ...  # type: ignore[overload-overlap]
+    @overload
+    def lookup(self, names: Sequence[str]) -> list[Place | None]: ...
+    def lookup(self, names: str | Sequence[str]) -> Place | list[Place | None]:
         """The document with this path (or end of a path), file, id or #hash; raises NotFound.
+
+        Of several names it is a list, with None for an unknown one; many cost hardly more.
 
         A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
         may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20. A document
         whose own name ends like that is found first. The id of an earlier version finds the present
         one (`Place.former`).
         """
-        [place] = self.lookup_all([name])
-        if place is None:
-            raise NotFound(f"there is no document {quoted(name)}")
-        return place
-
-    def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
-        """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
         with self._file.reading() as sql:
-            return paths.found(sql, names)
+            found = paths.found(sql, [names] if isinstance(names, str) else names)
+        if not isinstance(names, str):
+            return found
+        if found[0] is None:
+            raise NotFound(f"there is no document {quoted(names)}")
+        return found[0]
 
     def candidates(self, names: Sequence[str]) -> list[list[Place]]:
         """For each name all documents that it may mean; the first is the one that `lookup` finds.
@@ -756,11 +766,8 @@ class Documents:
         with self._file.reading() as sql:
             return paths.candidates(sql, names)
 
-    def similar(self, name: str) -> list[str]:
-        """The paths of up to five documents that are similar to an unknown name, best first.
-
-        A hash is similar to none.
-        """
+    def suggest(self, name: str) -> list[str]:
+        """The paths of up to five documents that are spelt like an unknown name, best first."""
         with self._file.reading() as sql:
             return paths.nearest(sql, name)
 
@@ -826,7 +833,7 @@ class Documents:
             with self._file.writing() as sql:
                 libraries.unfollow(sql, self.library_versions, name)
             self._folders.forget(name)
-            while not keep_documents and (some := self.delete_where(library=name)):
+            while not keep_documents and (some := self.delete(library=name)):
                 removed += some
         return removed
 

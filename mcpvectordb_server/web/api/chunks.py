@@ -71,11 +71,7 @@ def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
     if not there:
         raise NotFound(f"no passage has the id {chunk}")
     found = there[0]
-    first = max(0, found.position - 1)
-    around = {
-        each.position: each
-        for each in site.db.documents.chunks(found.document.id, limit=3, offset=first)
-    }
+    around = {each.position: each for each in site.db.documents.neighbours(found)}
     waiting = site.db.documents.waiting(found.document.id)
     before, after = around.get(found.position - 1), around.get(found.position + 1)
     return NeighboursReply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -252,12 +253,9 @@ def delete_documents(
     dry_run: Annotated[bool, "Only say what would happen"] = False,
 ) -> DeletedDocuments:
     """Remove documents from the file; files and pages they came from are not touched."""
-    found, missing = [], []
-    for id in dict.fromkeys(ids):
-        try:
-            found.append(site.db.documents.get(id))
-        except NotFound:
-            missing.append(id)
+    wanted = list(dict.fromkeys(ids))
+    found = site.db.documents.get(wanted)
+    missing = sorted(set(wanted) - {each.id for each in found}, key=wanted.index)
     followed = {each.name for each in site.db.documents.libraries() if each.root}
     doomed = [
         DoomedDocument(
@@ -271,7 +269,7 @@ def delete_documents(
     ]
     if found and not dry_run:
         # One change, so that it is undone at once.
-        site.db.documents.delete_where(where=[("id", "in", [each.id for each in found])])
+        site.db.documents.delete(each.id for each in found)
     return DeletedDocuments(
         dry_run=dry_run,
         documents=doomed,
@@ -289,16 +287,22 @@ def folders(
     path: Annotated[str, "A folder in it"] = "",
 ) -> FolderReply:
     """The folders of a library, by the paths of its documents."""
-    found = site.db.documents.folders(library, path)
-    inside = f"{found.path}/" if found.path else ""
+    shown = path.strip("/")
+    inside = f"{shown}/" if shown else ""
+    counts: Counter[str] = Counter()
+    for folder, documents in site.db.documents.values("folder", library=library).items():
+        place = f"{folder}/".removeprefix(f"{library}/")
+        if place.startswith(inside):
+            counts[place[len(inside) :].partition("/")[0]] += documents
+    own = counts.pop("", 0)
     return FolderReply(
         library=library,
-        path=found.path,
+        path=shown,
         folders=[
             FolderEntry(name=name, path=f"{inside}{name}", documents=count)
-            for name, count in found.folders
+            for name, count in sorted(counts.items())
         ],
-        documents=found.documents,
+        documents=own,
     )
 
 
@@ -307,7 +311,7 @@ def file_types(site: Site) -> FileTypeList:
     return FileTypeList(
         file_types=[
             FileTypeEntry(name=name, documents=count)
-            for name, count in site.db.documents.file_types().items()
+            for name, count in site.db.documents.values("file_type").items()
         ]
     )
 
@@ -322,7 +326,7 @@ def found_document(site: Site, id: str) -> tuple[Document, bool]:
     try:
         return site.db.documents.get(id), False
     except NotFound:
-        [place] = site.db.documents.lookup_all([id])
+        [place] = site.db.documents.lookup([id])
         if place is None or not place.former:
             raise
         return place.document, True
