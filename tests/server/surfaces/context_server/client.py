@@ -74,5 +74,5 @@ def opened(
 ) -> Database:
     """A database for these tests; the cross-encoder is used only where `rerank` is true."""
     return Database(
-        path, embedder=embedder or Letters(), config=Config(rerank_contexts=rerank, **config)
+        path, embedder=embedder or Letters(), config=Config(rerank_memories=rerank, **config)
     )

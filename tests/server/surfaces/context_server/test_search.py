@@ -71,7 +71,7 @@ def fruit(tools: Tools) -> Tools:
 def without_model(fruit: Tools, db: Database, path: Path) -> Iterator[Tools]:
     """The same file on a machine that does not have its model."""
     db.close()
-    with Database(path, config=Config(rerank_contexts=False)) as reopened:
+    with Database(path, config=Config(rerank_memories=False)) as reopened:
         yield Tools(reopened)
 
 

@@ -396,7 +396,7 @@ def test_when_embedding_fails_nothing_is_stored_or_changed(path: Path) -> None:
 def test_without_a_model_the_message_says_that_the_embedding_is_pending(path: Path) -> None:
     with opened(path) as db:
         Tools(db).store("tea")
-    with Database(path, config=Config(rerank_contexts=False)) as db:
+    with Database(path, config=Config(rerank_memories=False)) as db:
         tools = Tools(db)
         message = tools.store_context(thread_id="t", source="user", text="water")["message"]
         assert message.startswith(
