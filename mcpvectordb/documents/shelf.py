@@ -720,7 +720,8 @@ class Documents:
             keys = [key for (key,) in sql.execute(matching, bindings)]
         deleted, most = 0, self._store.tuning.removals_per_write
         with self._history.change("delete"):
-            for start in range(0, len(keys), most):
+            # Once without any: a reader raises ReadOnly, and what others left over is cleaned up.
+            for start in range(0, max(1, len(keys)), most):
                 batch = keys[start : start + most]
                 packed = self.unpublished.pack_long(batch)
                 with self._file.writing() as sql:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from mcpvectordb import __version__
 from mcpvectordb.config import how_to_allow
 from mcpvectordb.documents.bulk_ingest import BulkIngest
-from mcpvectordb.documents.confirmed_folders import FollowedLibrary
+from mcpvectordb.documents.confirmed_folders import FollowedLibrary, bounds
 from mcpvectordb.documents.unfinished import UnfinishedIngest
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
 from mcpvectordb.ingest import sources
@@ -447,8 +447,7 @@ def stored_files(file: File, library: FollowedLibrary, rows_per_page: int) -> It
 
     They are read in pages (keyset pagination), so that no read transaction stays open.
     """
-    prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
-    last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
+    last, end = bounds(library.root)
     while True:
         with file.reading(limited=False) as sql:
             rows = sql.execute(

@@ -243,8 +243,10 @@ class DocumentWriter:
 
     def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
         """Write a document slice by slice, each in a transaction; the last one publishes it."""
-        if not duplicate and (known := self._known(document)) is not None:
-            return "skipped", known
+        if not duplicate:
+            known = self.known(document.source.source, document.library, document.hash)
+            if known is not None:
+                return "skipped", known
         key = 0
         try:
             with self._file.writing() as sql:
@@ -289,9 +291,6 @@ class DocumentWriter:
         self._adopt(sql, key, document.version, taken_over)
         self.unpublished.withdraw(sql, [*old, *taken_over], packed)
         return "replaced" if old else "indexed", key
-
-    def _known(self, document: PreparedDocument) -> int | None:
-        return self.known(document.source.source, document.library, document.hash)
 
     def known(self, source: str, library: str, hash: str) -> int | None:
         """The key of the document with this source and content in a library; None without one."""

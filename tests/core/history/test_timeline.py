@@ -147,7 +147,7 @@ def test_memories_are_read_as_they_were(db: Database) -> None:
     two = db.memories.add("t", "agent", "other").id
     db.memories.delete([one])
     assert [each.text for each in db.memories.get([one, two], as_of=1)] == ["one"]
-    assert [each.text for each in db.memories.get([one, two], as_of=3)] == ["other", "two"]
+    assert [each.text for each in db.memories.get([one, two], as_of=3)] == ["two", "other"]
     assert db.memories.get([one], as_of=1)[0].images == (Image(data=b"1"),)
     assert [each.id for each in db.memories.browse(as_of=1, tags=["x"])] == [one]
     assert [each.id for each in db.memories.browse(as_of=2, tags=["x"])] == []
