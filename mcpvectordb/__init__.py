@@ -57,7 +57,6 @@ if TYPE_CHECKING:
         Memory,
         MemoryStats,
         Outcome,
-        Page,
         Stored,
         Thread,
         Updated,
@@ -74,10 +73,10 @@ if TYPE_CHECKING:
         Embedded,
         Explained,
         Exported,
-        FolderContents,
         Hit,
         Ingested,
         Library,
+        Page,
         PassedOver,
         Place,
         Progress,
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
         Stats,
         Synced,
     )
+    from mcpvectordb.storage.dialect import is_database_url
     from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 __version__ = "0.1.0"
@@ -118,7 +118,6 @@ __all__ = [
     "Explained",
     "Exported",
     "FetchFailed",
-    "FolderContents",
     "Forgotten",
     "HistoryEntry",
     "Hit",
@@ -197,14 +196,15 @@ _HOMES = (
     "embedding.add_endpoint",
 )
 
+if not TYPE_CHECKING:  # with it, a type checker would take any name for a public one
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for home in _HOMES:
-            module = import_module(f"{__name__}.{home}")
-            if hasattr(module, name):
-                return globals().setdefault(name, getattr(module, name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            for home in _HOMES:
+                module = import_module(f"{__name__}.{home}")
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

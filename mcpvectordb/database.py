@@ -29,6 +29,9 @@ from mcpvectordb.storage.dialect import is_database_url
 from mcpvectordb.store import OpenStore
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mcpvectordb.export.write import ExportFormat
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
@@ -145,6 +148,20 @@ class Database(JointShelves):
     def read_only(self) -> bool:
         """Whether the file is open for reading only, by request or because it is not writable."""
         return self._file.read_only
+
+    @property
+    def model(self) -> str:
+        """The name of the embedding model of the file, or of the one a new file will use."""
+        with self._file.reading() as sql:
+            return self._encoder.expected_model(sql)[0]
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """The embeddings of texts by the file's model, as an array with a row for each text.
+
+        With `query` they are those of questions, which some models embed in another way than
+        passages. Nothing is stored. Raises ModelMissing where the model is not on this machine.
+        """
+        return self._encoder.embeddings(texts, query=query)
 
     def embed_pending(self, *, progress: ProgressCallback | None = None) -> int:
         """Embed every chunk that waits for it; returns how many were embedded.
@@ -523,7 +540,7 @@ class Database(JointShelves):
         """
         return maintenance.space(self._file)
 
-    def version(self) -> int:
+    def data_version(self) -> int:
         """A number that is another one after any other thread or process has changed the file.
 
         Ask again in the same thread: the numbers of two threads do not compare.

@@ -125,9 +125,9 @@ class LangChainStore(VectorStore):
     def delete(self, ids: list[str] | None = None, **_: Any) -> bool:
         """Delete the documents with these ids, or without ids all documents of the library."""
         if ids is None:
-            self.db.documents.delete_where(library=self.library)
+            self.db.documents.delete(library=self.library)
         for where in _with_ids(ids or ()):
-            self.db.documents.delete_where(library=self.library, where=where)
+            self.db.documents.delete(library=self.library, where=where)
         return True
 
     def similarity_search(

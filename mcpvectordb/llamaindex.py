@@ -154,8 +154,7 @@ class LlamaIndexStore(BasePydanticVectorStore):
                 return found
 
     def _remove(self, vectors: Sequence[Vector]) -> None:
-        for each in vectors:
-            self._db.vectors.delete(each.id, store=self.store)
+        self._db.vectors.delete((each.id for each in vectors), store=self.store)
 
 
 class LlamaIndexRetriever(BaseRetriever):

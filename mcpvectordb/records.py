@@ -276,18 +276,6 @@ class Library(Record):
     confirmed: bool = False
 
 
-class FolderContents(Record):
-    """A folder of a library: the number of its own documents, and of those below each folder in it.
-
-    `path` is relative to the library; `folders` are (name, documents).
-    """
-
-    library: str
-    path: str
-    documents: int
-    folders: tuple[tuple[str, int], ...]
-
-
 class PassedOver(Record):
     """A file of a folder that a library follows which is not ingested, and why."""
 
@@ -363,6 +351,23 @@ class Explained(Record):
     rows: int
     plan: str
     legs: Mapping[str, Explained] = field(default_factory=dict)
+
+
+class Page(Record, Sequence[T]):
+    """A page of a list; `explained` has the query plan if `explain` was asked for."""
+
+    items: tuple[T, ...]
+    explained: Explained | None = None
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class Results(Record, Sequence[Hit[T]]):

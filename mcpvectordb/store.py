@@ -7,11 +7,16 @@ module asks which engine answers.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import apsw
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding.embedder import Embedder
+from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.encoder import Encoder
@@ -77,3 +82,50 @@ class OpenStore:
         self.encoder.close()
         self.reranker.close()
         self.file.close()
+
+
+Item = TypeVar("Item")
+
+
+def one_or_all(ids: Any, get: Callable[[Any], Item]) -> Item | list[Item]:
+    """What `get` finds for an id, or for several what it finds, once each, in their order."""
+    if isinstance(ids, str | int):
+        return get(ids)
+    found = []
+    for id in dict.fromkeys(ids):
+        with contextlib.suppress(NotFound):
+            found.append(get(id))
+    return found
+
+
+def every(
+    store: OpenStore, read: Callable[[apsw.Connection, int, int], Sequence[tuple[int, Item]]]
+) -> Iterator[Item]:
+    """All items, a page at a time: `read` returns the first so many rows after a key."""
+    last, most = 0, store.tuning.rows_per_page
+    while True:
+        with store.file.reading() as sql:
+            page = read(sql, last, most)
+        yield from (item for _, item in page)
+        if len(page) < most:
+            return
+        last = page[-1][0]
+
+
+def counted_values(
+    sql: apsw.Connection,
+    field: str,
+    fields: Mapping[str, str],
+    rows: str,
+    bindings: Sequence[Any],
+) -> dict[Any, int]:
+    """How many rows have each value of a field, the most frequent first; raises InvalidInput."""
+    if field not in fields:
+        raise InvalidInput(f"field must be one of {', '.join(fields)}, not {quoted(field)}")
+    return dict(
+        sql.execute(
+            f"SELECT {fields[field]} AS value, count(*) AS number FROM {rows} "
+            "GROUP BY value ORDER BY number DESC, value",
+            bindings,
+        )
+    )

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import inspect
 import json
+from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -148,6 +150,21 @@ def test_a_type_checker_knows_the_values_of_a_choice(place: tuple[str, str, str]
     kinds = get_args(hint) if type(None) in get_args(hint) else (hint,)
     literal = next(each for each in kinds if get_origin(each) is Literal)
     assert set(get_args(literal)) == CHOICES[place]
+
+
+def test_a_type_checker_knows_every_public_name_and_no_other() -> None:
+    """A misspelt import is an error: mypy would take any name from a `__getattr__` that it sees."""
+    tree = ast.parse(Path(mcpvectordb.__file__).read_text("utf-8"))
+    seen, unseen = set(), set()
+    for node in tree.body:
+        runtime_only = isinstance(node, ast.If) and isinstance(node.test, ast.UnaryOp)
+        for each in ast.walk(node):
+            if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("mcpvectordb."):
+                seen |= {alias.asname or alias.name for alias in each.names}
+            elif isinstance(each, ast.FunctionDef):
+                (unseen if runtime_only else seen).add(each.name)
+    assert seen - {"__dir__"} == set(mcpvectordb.__all__) - {"__version__"}
+    assert unseen == {"__getattr__"}
 
 
 def test_a_type_checker_knows_the_values_of_the_filters_of_memories() -> None:

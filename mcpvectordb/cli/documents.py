@@ -58,7 +58,9 @@ def list_(
     with opened() as db:
         library, within = _scope(db, name) if name.strip("/") else (None, [])
         where = [*conditions_from(conditions), *within]
-        documents = db.documents.browse(library=library, where=where, limit=limit, offset=offset)
+        documents = list(
+            db.documents.browse(library=library, where=where, limit=limit, offset=offset)
+        )
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()
@@ -186,8 +188,8 @@ def delete(names: tuple[str, ...]) -> None:
     """
     with opened() as db:
         for each in _only(db, names):
-            chunks = db.documents.delete(each.id)
-            show(f"deleted {each.path} ({each.id}) with {quantity(chunks, 'chunk')}")
+            if db.documents.delete(each.id):
+                show(f"deleted {each.path} ({each.id}) with {quantity(each.chunks, 'chunk')}")
 
 
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
@@ -199,8 +201,8 @@ def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
             return library, []
     escaped = re.sub(r"([*?\[\]{}\\])", r"\\\1", inside)
     below = db.documents.matching(f"{escaped}/**")
-    if not below and not any(db.documents.lookup_all(_spellings(name))):
-        near = [*fuzzy.nearest(inside, libraries), *db.documents.similar(name)]
+    if not below and not any(db.documents.lookup(_spellings(name))):
+        near = [*fuzzy.nearest(inside, libraries), *db.documents.suggest(name)]
         raise NotFound(f"there is no library, folder or document {name}; {_hint(near)}")
     below = below or [_lookup(db, name).document]
     return None, [Condition("id", "in", [each.id for each in below])]
@@ -232,7 +234,7 @@ def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
 
     A file that exists below the working folder comes before one whose path only ends like a name.
     """
-    return [meanings[0] for meanings in _meanings(db, names, db.documents.lookup_all)]
+    return [meanings[0] for meanings in _meanings(db, names, db.documents.lookup)]
 
 
 def _only(db: Database, names: Sequence[str]) -> list[Document]:
@@ -270,7 +272,7 @@ def _meanings(
     for name in names:
         known = [each for each in map(found.get, _spellings(name)) if each]
         if not known:
-            hint = _hint(db.documents.similar(name))
+            hint = _hint(db.documents.suggest(name))
             raise NotFound(f"no document has the path, id or hash {name}; {hint}")
         meanings.append(known)
     return meanings

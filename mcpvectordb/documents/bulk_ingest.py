@@ -16,15 +16,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
-from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.given import DocumentChange
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument, update
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.queue import BATCH
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 
 class BulkIngest:
@@ -38,22 +35,17 @@ class BulkIngest:
 
     def __init__(
         self,
-        file: File,
         writer: DocumentWriter,
-        encoder: Encoder,
-        index: ChunkIndex,
         worker: Worker,
-        *,
         library: str,
+        *,
         metadata: Mapping[str, Any] | None = None,
         embed: bool = True,
-        tuning: FolderTuning,
     ) -> None:
-        self._file, self._writer, self._encoder = file, writer, encoder
-        self._index, self._worker = index, worker
-        self._library, self.metadata, self._tuning = library, metadata, tuning
-        self._versions = writer.versions
-        self._embedding = _EmbeddingThread(encoder, index) if embed else None
+        self.writer, self.store, self._worker = writer, writer.store, worker
+        self._library, self.metadata = library, metadata
+        self._encoder, self._index = self.store.encoder, self.store.documents
+        self._embedding = _EmbeddingThread(self.store) if embed else None
         self._waiting: list[PreparedDocument] = []
         self._known: list[int] = []
         self._first = self._began = time.monotonic()
@@ -77,7 +69,7 @@ class BulkIngest:
         `moved` is the key of a document whose id, creation time and metadata it takes over.
         """
         parsed = self._worker.parse(source)
-        prepared = self._writer.prepare(
+        prepared = self.writer.prepare(
             source,
             parsed,
             hash=hash,
@@ -90,10 +82,11 @@ class BulkIngest:
         if not self._waiting:
             self._first = time.monotonic()
         self._waiting.append(prepared)
+        tuning = self.store.tuning
         if (
-            len(self._waiting) >= self._tuning.documents_per_write
-            or sum(len(each.spans) for each in self._waiting) >= self._tuning.chunks_per_write
-            or time.monotonic() - self._first > self._tuning.seconds_per_write
+            len(self._waiting) >= tuning.documents_per_write
+            or sum(len(each.spans) for each in self._waiting) >= tuning.chunks_per_write
+            or time.monotonic() - self._first > tuning.seconds_per_write
         ):
             self.write()
 
@@ -101,16 +94,17 @@ class BulkIngest:
         """Set the metadata of this ingest in a document whose file is unchanged, now or later."""
         if self.metadata:
             self._known.append(key)
-            if len(self._known) >= self._tuning.notes_per_write:
+            if len(self._known) >= self.store.tuning.notes_per_write:
                 self.update_known()
 
     def update_known(self) -> None:
         """Set the metadata of this ingest in the documents that were kept, in one transaction."""
         if self._known:
             change = DocumentChange(keys=self.metadata)
-            with self._file.writing() as sql:
+            versions = self.writer.versions
+            with self.store.file.writing() as sql:
                 self.counts["updated"] += sum(
-                    update(sql, self._index, self._versions, key, change)[0] for key in self._known
+                    update(sql, self._index, versions, key, change)[0] for key in self._known
                 )
             self._known.clear()
 
@@ -118,8 +112,8 @@ class BulkIngest:
         """Write the files that were added and are not written yet."""
         if not self._waiting:
             return
-        done = self._writer.write_all(self._waiting)
-        with self._file.reading(limited=False) as sql:
+        done = self.writer.write_all(self._waiting)
+        with self.store.file.reading(limited=False) as sql:
             self._chunks += self._encoder.count_pending(sql, self._index, [key for _, key in done])
         for prepared, (status, _) in zip(self._waiting, done, strict=True):
             moved = prepared.moved is not None and status != "skipped"
@@ -165,8 +159,8 @@ class BulkIngest:
 class _EmbeddingThread:
     """A thread that embeds pending chunks, from the first `notify` until `stop`."""
 
-    def __init__(self, encoder: Encoder, index: ChunkIndex) -> None:
-        self._encoder, self._index = encoder, index
+    def __init__(self, store: OpenStore) -> None:
+        self._encoder, self._index = store.encoder, store.documents
         self._thread: threading.Thread | None = None
         self._notified, self._stopped = threading.Event(), False
         self.done = Embedded()

@@ -36,6 +36,12 @@ class FollowedLibrary(NamedTuple):
     ignore: tuple[str, ...]
 
 
+def bounds(folder: str) -> tuple[str, str]:
+    """The texts between which the paths below a folder sort, neither of them one of these."""
+    prefix = os.path.join(folder, "")  # noqa: PTH118 - the slash at the end is wanted
+    return prefix, prefix[:-1] + chr(ord(os.sep) + 1)
+
+
 class ConfirmedFolders:
     """The confirmed folders of the libraries of one file."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -142,98 +141,75 @@ class LibraryVersions(VersionedShelf):
                 self.mark(sql, item.name)
 
 
-def add(
-    file: File,
-    folders: ConfirmedFolders,
-    versions: LibraryVersions,
-    name: str,
-    root: str | os.PathLike[str],
-    pattern: str,
-    ignore: Sequence[str],
-    description: str,
-    *,
-    confirm: bool = True,
+def put(
+    sql: apsw.Connection, versions: LibraryVersions, library: FollowedLibrary, description: str
 ) -> None:
-    """Add a library that follows a folder, or change the options of the one with this folder.
-
-    Whoever adds a folder has confirmed it, unless a foreign file named it.
-    """
-    checked_name(name)
+    """Add a library that follows a folder, or change the options of the one with this folder."""
+    check_selection(library.pattern, library.ignore)
     storable(description, "description")
-    check_selection(pattern, ignore)
-    folder, inode = _folder(root)
-    with file.writing() as sql:
-        known = sql.execute("SELECT root FROM libraries WHERE name = ?", (name,)).fetchone()
-        if known and known[0] != folder:
-            raise InvalidInput(
-                f"the library {quoted(name)} already follows {known[0]}; remove it first, "
-                "or choose another name"
-            )
-        versions.keep(sql, name)
-        sql.execute(
-            "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET inode = "
-            "excluded.inode, pattern = excluded.pattern, ignore = excluded.ignore, description = "
-            "excluded.description",
-            (
-                name,
-                folder,
-                inode,
-                pattern,
-                json.dumps(list(ignore)),
-                description,
-                datetime.now(UTC).isoformat(timespec="microseconds"),
-            ),
+    known = sql.execute("SELECT root FROM libraries WHERE name = ?", (library.name,)).fetchone()
+    if known and known[0] != library.root:
+        raise InvalidInput(
+            f"the library {quoted(library.name)} already follows {known[0]}; remove it first, "
+            "or choose another name"
         )
-        versions.mark(sql, name)
-        if confirm:
-            folders.confirm(FollowedLibrary(name, folder, pattern, tuple(ignore)))
+    versions.keep(sql, library.name)
+    sql.execute(
+        "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
+        "VALUES (?, ?, '', ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET pattern = "
+        "excluded.pattern, ignore = excluded.ignore, description = excluded.description",
+        (
+            library.name,
+            library.root,
+            library.pattern,
+            json.dumps(list(library.ignore)),
+            description,
+            dates.now(),
+        ),
+    )
+    versions.mark(sql, library.name)
 
 
-def unfollow(file: File, folders: ConfirmedFolders, versions: LibraryVersions, name: str) -> None:
+def unfollow(sql: apsw.Connection, versions: LibraryVersions, name: str) -> None:
     """Stop following the folder of a library; its descriptions are removed, its documents stay."""
-    with file.writing() as sql:
-        known = [each for (each,) in sql.execute(NAMES)]
-        if checked_name(name) not in known:
-            raise NotFound(unknown_name("library", name, known))
-        versions.keep(sql, name)
-        sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
-        if sql.changes():
-            versions.mark(sql, name)
-    folders.forget(name)
-
-
-def describe(file: File, versions: LibraryVersions, name: str, path: str, text: str) -> None:
-    """Set the description of a library (path "") or of a part of it; a blank text removes it."""
-    storable(text, "text")
-    with file.writing() as sql:
-        parts = _parts(_followed(sql, name)[0].root, storable(path, "path"))
-        if ".." in parts:
-            raise InvalidInput(
-                f"{quoted(path)} is outside of the library; name a path inside of it"
-            )
-        versions.keep(sql, name)
-        if not parts:
-            sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
-        elif text.strip():
-            sql.execute(
-                "INSERT OR REPLACE INTO library_notes (library, path, text) VALUES (?, ?, ?)",
-                (name, "/".join(parts), text),
-            )
-        else:
-            sql.execute(
-                "DELETE FROM library_notes WHERE library = ? AND path = ?", (name, "/".join(parts))
-            )
+    known = [each for (each,) in sql.execute(NAMES)]
+    if checked_name(name) not in known:
+        raise NotFound(unknown_name("library", name, known))
+    versions.keep(sql, name)
+    sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
+    if sql.changes():
         versions.mark(sql, name)
 
 
-def descriptions(file: File, name: str, path: str) -> list[str]:
+def describe(
+    sql: apsw.Connection, versions: LibraryVersions, name: str, path: str, text: str
+) -> None:
+    """Set the description of a library (path "") or of a part of it; a blank text removes it."""
+    parts = _parts(followed(sql, name)[0].root, storable(path, "path"))
+    if ".." in parts:
+        raise InvalidInput(f"{quoted(path)} is outside of the library; name a path inside of it")
+    storable(text, "text")
+    versions.keep(sql, name)
+    if not parts:
+        sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
+    elif text.strip():
+        sql.execute(
+            "INSERT OR REPLACE INTO library_notes (library, path, text) VALUES (?, ?, ?)",
+            (name, "/".join(parts), text),
+        )
+    else:
+        sql.execute(
+            "DELETE FROM library_notes WHERE library = ? AND path = ?", (name, "/".join(parts))
+        )
+    versions.mark(sql, name)
+
+
+def descriptions(sql: apsw.Connection, name: str, path: str) -> list[str]:
     """The descriptions of a library and of the folders down to a path, general to specific."""
-    with file.reading() as sql:
-        found = sql.execute(
-            "SELECT root, description FROM libraries WHERE name = ?", (storable(name, "library"),)
-        ).fetchone()
-        notes = dict(sql.execute("SELECT path, text FROM library_notes WHERE library = ?", (name,)))
+    found = sql.execute(
+        "SELECT root, description FROM libraries WHERE name = ?", (storable(name, "library"),)
+    ).fetchone()
+    notes = dict(sql.execute("SELECT path, text FROM library_notes WHERE library = ?", (name,)))
     if not found:
         return []
     parts = _parts(found[0], storable(path, "path"))
@@ -246,45 +222,39 @@ def one_time(
 ) -> FollowedLibrary:
     """A library with a folder that is looked into once, without an entry in the database."""
     _check_pattern(pattern)
-    return FollowedLibrary(checked_name(name), _folder(root)[0], pattern, tuple(ignore))
+    return FollowedLibrary(checked_name(name), _folder(root), pattern, tuple(ignore))
 
 
-def followed(file: File, name: str | None = None) -> list[FollowedLibrary]:
-    """The libraries that follow a folder, sorted by name, or only the one with this name."""
-    with file.reading(limited=False) as sql:
-        return _followed(sql, name)
-
-
-def all_libraries(file: File, folders: ConfirmedFolders) -> list[Library]:
+def every(sql: apsw.Connection, folders: ConfirmedFolders) -> list[Library]:
     """The libraries that have documents or follow a folder, sorted by name."""
-    with file.reading() as sql:
-        rows = sql.execute(
-            "SELECT n.name, "
-            "(SELECT count(*) FROM published_documents d WHERE d.library = n.name), "
-            "(SELECT count(*) FROM published_documents d JOIN document_chunks c "
-            "ON c.owner = d.key WHERE d.library = n.name), max(l.root), max(l.pattern), "
-            "max(l.ignore), max(l.description), max(l.created_at) "
-            f"FROM ({NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
-            "GROUP BY n.name ORDER BY n.name"
+    rows = sql.execute(
+        "SELECT n.name, "
+        "(SELECT count(*) FROM published_documents d WHERE d.library = n.name), "
+        "(SELECT count(*) FROM published_documents d JOIN document_chunks c "
+        "ON c.owner = d.key WHERE d.library = n.name), max(l.root), max(l.pattern), "
+        "max(l.ignore), max(l.description), max(l.created_at) "
+        f"FROM ({NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
+        "GROUP BY n.name ORDER BY n.name"
+    )
+    return [
+        Library(
+            name=name,
+            documents=documents,
+            chunks=chunks,
+            root=root or "",
+            pattern=pattern or "",
+            ignore=tuple(json.loads(ignore or "[]")),
+            description=description or "",
+            created_at=created_at or "",
+            confirmed=root is not None
+            and folders.has(FollowedLibrary(name, root, pattern, tuple(json.loads(ignore)))),
         )
-        return [
-            Library(
-                name=name,
-                documents=documents,
-                chunks=chunks,
-                root=root or "",
-                pattern=pattern or "",
-                ignore=tuple(json.loads(ignore or "[]")),
-                description=description or "",
-                created_at=created_at or "",
-                confirmed=root is not None
-                and folders.has(FollowedLibrary(name, root, pattern, tuple(json.loads(ignore)))),
-            )
-            for name, documents, chunks, root, pattern, ignore, description, created_at in rows
-        ]
+        for name, documents, chunks, root, pattern, ignore, description, created_at in rows
+    ]
 
 
-def _followed(sql: apsw.Connection, name: str | None) -> list[FollowedLibrary]:
+def followed(sql: apsw.Connection, name: str | None = None) -> list[FollowedLibrary]:
+    """The libraries that follow a folder, sorted by name, or only the one with this name."""
     rows = sql.execute(
         "SELECT name, root, pattern, ignore FROM libraries WHERE name = coalesce(?, name) "
         "ORDER BY name",
@@ -316,11 +286,10 @@ def _check_pattern(pattern: str) -> None:
         )
 
 
-def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
-    """The absolute path of a folder with links resolved, and its inode; raises Unreadable."""
+def _folder(root: str | os.PathLike[str]) -> str:
+    """The absolute path of a folder with links resolved; raises Unreadable."""
     try:
         folder = Path(root).expanduser().resolve(strict=True)
-        info = folder.stat()
     except (OSError, ValueError, RuntimeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise Unreadable(
@@ -329,7 +298,7 @@ def _folder(root: str | os.PathLike[str]) -> tuple[str, str]:
         ) from None
     if not folder.is_dir():
         raise Unreadable(f"{folder} is a file; a library needs a folder")
-    return storable(str(folder), "root"), str(info.st_ino)
+    return storable(str(folder), "root")
 
 
 def _parts(root: str, path: str) -> list[str]:

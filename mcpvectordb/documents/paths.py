@@ -1,4 +1,8 @@
-"""Look documents up by name: a path in listings or the end of one, a file, an id, or a hash."""
+"""Look documents up by name: a path in listings or the end of one, a file, an id, or a hash.
+
+An id, or a path with its library, means one document. Whatever else a document can be named by, a
+source, a hash or the end of a path, may be that of several.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,12 @@ from typing import NamedTuple
 
 import apsw
 
-from mcpvectordb.documents.rows import by_key, by_keys, path
-from mcpvectordb.errors import NotFound, quoted
+from mcpvectordb.documents.rows import by_key, path
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Document, Place
+from mcpvectordb.records import Place
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import dialect_of
-from mcpvectordb.store import OpenStore
 from mcpvectordb.text import fuzzy
 
 # Of a pattern for documents: every path of the file is compared with each of them.
@@ -31,72 +33,38 @@ _LINES = (
 _HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
-class NamedDocuments:
-    """The methods of the documents shelf that find documents by name."""
+def found(sql: apsw.Connection, names: Sequence[str]) -> list[Place | None]:
+    """The document that each name means first, or the one that replaced the one with this id."""
+    return [
+        next(iter(places), None) or _replacement(sql, name)
+        for name, places in zip(names, _places(sql, names, _first), strict=True)
+    ]
 
-    def __init__(self, store: OpenStore) -> None:
-        self._store, self._file, self._index = store, store.file, store.documents
 
-    def lookup(self, name: str) -> Place:
-        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
+def candidates(sql: apsw.Connection, names: Sequence[str]) -> list[list[Place]]:
+    """For each name all documents that it may mean."""
+    return _places(sql, names, _every)
 
-        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
-        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20. A document
-        whose own name ends like that is found first. The id of an earlier version finds the present
-        one (`Place.former`).
-        """
-        [place] = self.lookup_all([name])
-        if place is None:
-            raise NotFound(f"there is no document {quoted(name)}")
-        return place
 
-    def lookup_all(self, names: Sequence[str]) -> list[Place | None]:
-        """What `lookup` finds for each name, None for an unknown one; many cost hardly more."""
-        with self._file.reading() as sql:
-            return [
-                next(iter(places), None) or _replacement(sql, name)
-                for name, places in zip(names, _places(sql, names, _first), strict=True)
-            ]
+def nearest(sql: apsw.Connection, name: str) -> list[str]:
+    """The paths of up to five documents that are spelt like a name, best first; none for a hash."""
+    bare = _unquoted(storable(name, "name"))
+    if bare.startswith("#"):
+        return []
+    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
 
-    def candidates(self, names: Sequence[str]) -> list[list[Place]]:
-        """For each name all documents that it may mean; the first is the one that `lookup` finds.
 
-        An id, or a path with its library, means one. Whatever else a document can be named by, a
-        source, a hash or the end of a path, may be that of several: ask which is meant before one
-        of them is changed or deleted.
-        """
-        with self._file.reading() as sql:
-            return _places(sql, names, _every)
-
-    def similar(self, name: str) -> list[str]:
-        """The paths of up to five documents that are similar to an unknown name, best first.
-
-        A hash is similar to none.
-        """
-        bare = _unquoted(storable(name, "name"))
-        if bare.startswith("#"):
-            return []
-        with self._file.reading() as sql:
-            return fuzzy.nearest(
-                re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql))
-            )
-
-    def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
-        """The documents whose path, with or without its library, matches a pattern; by path.
-
-        For patterns see `add_library`. `limit` is how many are returned; None returns all.
-        """
-        checked = storable(pattern, "pattern", blank=False)
-        matches = compile_glob(checked, MOST_ALTERNATIVES).fullmatch
-        with self._file.reading() as sql:
-            found = sorted(
-                (shown, key)
-                for shown, library, key in _paths(sql)
-                if matches(shown) or matches(shown[len(library) + 1 :])
-            )
-            keys = [key for _, key in found[:limit]]
-            documents = by_keys(sql, keys)
-        return [documents[key] for key in keys]
+def matching(sql: apsw.Connection, pattern: str) -> list[int]:
+    """The keys of the documents whose path, with or without its library, matches; by path."""
+    matches = compile_glob(storable(pattern, "pattern", blank=False), MOST_ALTERNATIVES).fullmatch
+    return [
+        key
+        for _, key in sorted(
+            (shown, key)
+            for shown, library, key in _paths(sql)
+            if matches(shown) or matches(shown[len(library) + 1 :])
+        )
+    ]
 
 
 class _Reading(NamedTuple):

@@ -37,6 +37,15 @@ COLUMNS = (
     "created_at",
     "metadata",
 )
+# Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
+SORTS = {
+    "newest": "d.created_at DESC, d.key DESC",
+    "oldest": "d.created_at, d.key",
+    "title": "d.title, d.key",
+    "path": "d.library, d.source, d.key",
+    "size": "d.size DESC, d.key DESC",
+    "modified": "d.modified DESC, d.key DESC",
+}
 # How much before and after a chunk its `surroundings` have: of a long document only this is read.
 AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (
@@ -203,6 +212,14 @@ def by_keys(sql: apsw.Connection, keys: Sequence[int]) -> dict[int, Document]:
         (json.dumps(list(keys)),),
     )
     return {row[0]: document(row) for row in found}
+
+
+def after(sql: apsw.Connection, key: int, most: int) -> list[tuple[int, Document]]:
+    """The first documents after a key, each with its own key."""
+    found = sql.execute(
+        f"{_select(dialect_of(sql))} WHERE d.key > ? ORDER BY d.key LIMIT ?", (key, most)
+    )
+    return [(row[0], document(row)) for row in found]
 
 
 def document(row: Sequence[Any]) -> Document:

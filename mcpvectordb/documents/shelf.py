@@ -1,35 +1,44 @@
-"""The documents shelf: ingest sources, list documents, and search them."""
+"""`Database.documents`: sources are ingested, and documents listed, read, searched and deleted."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries, notes, rows
+from mcpvectordb.documents import libraries, notes, past, paths, rows
+from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.given import DocumentChange, checked_change
-from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.library_shelf import LibraryDocuments
+from mcpvectordb.documents.libraries import LibraryVersions, checked_name
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
+from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter, RestoredDocuments
-from mcpvectordb.errors import ModelError, NotFound
+from mcpvectordb.errors import InvalidInput, ModelError, NotFound, quoted
 from mcpvectordb.filters import Where
+from mcpvectordb.index import models
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import (
     Backlog,
     Chunk,
+    Coverage,
     Document,
+    DocumentHeading,
     Embedded,
     Ingested,
+    Library,
     Mode,
+    Page,
+    PassedOver,
+    Place,
     Progress,
     ProgressCallback,
     Results,
@@ -38,9 +47,10 @@ from mcpvectordb.records import (
     Synced,
 )
 from mcpvectordb.search import snippets
-from mcpvectordb.search.ranker import Fusion
+from mcpvectordb.search.ranker import Fusion, checked_page
 from mcpvectordb.search.recency import Recency
-from mcpvectordb.store import OpenStore
+from mcpvectordb.search.why_empty import why_empty
+from mcpvectordb.store import OpenStore, counted_values, every, one_or_all
 from mcpvectordb.text.query import without_operators
 
 if TYPE_CHECKING:
@@ -50,13 +60,18 @@ if TYPE_CHECKING:
 
 # What brings documents in is loaded by the methods that use it: most processes only search.
 
+Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
-class Documents(LibraryDocuments):
-    """`Database.documents`: ingest, list and search documents; let libraries follow folders."""
+
+class Documents:
+    """Documents, and the libraries that they are in, which may follow folders."""
 
     def __init__(self, store: OpenStore) -> None:
-        super().__init__(store)
-        self._config, self._encoder = store.config, store.encoder
+        self._store, self._file, self._index = store, store.file, store.documents
+        self._config, self._encoder, self._history = store.config, store.encoder, store.history
+        self.unpublished = UnpublishedDocuments(store)
+        self.library_versions = LibraryVersions(store.file, store.history)
+        self._folders = ConfirmedFolders(store.file)
         self._search = DocumentSearch(store)
         self._writer = DocumentWriter(store, self.unpublished)
         self.versioned = RestoredDocuments(store.file, self._writer, self.unpublished)
@@ -238,19 +253,19 @@ class Documents(LibraryDocuments):
         done (`planned`), judged by sizes and times. `guard` and `roots` refuse the folder itself,
         as `ingest` refuses a file. After a kill, the next call continues.
         """
-        from mcpvectordb.documents.sync import ingest_folder, preview
+        from mcpvectordb.documents.sync import FolderSync, preview
         from mcpvectordb.ingest import sources
 
         _check(library, metadata)
         sources.check_folder(folder, roots=[Path(root) for root in roots], guard=guard)
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
-            return preview(self._file, self._config, once, self.tuning, removes=False)
+            return preview(self._store, once, removes=False)
         with (
             self._history.change("ingest folder"),
             self._bulk_ingest(library, embed, metadata) as intake,
         ):
-            done = ingest_folder(self._file, self._config, once, intake, self.tuning, progress)
+            done = FolderSync(once, intake, progress).run()
         return self._embed_rest(
             dataclasses.replace(done, embedded=intake.embedded), embed, progress
         )
@@ -294,7 +309,7 @@ class Documents(LibraryDocuments):
         from mcpvectordb.documents.sync import vanished
 
         library = libraries.one_time(name, root, pattern, ignore)
-        keys = vanished(self._file, self._config, library, self.tuning)
+        keys = vanished(self._store, library)
         with self._file.reading() as sql:
             return [rows.by_key(sql, key) for key in keys]
 
@@ -316,32 +331,21 @@ class Documents(LibraryDocuments):
         the next call continues; several calls at once are safe. `dry_run` only says what would be
         done, as in `ingest_folder`.
         """
-        from mcpvectordb.documents.sync import preview, sync
+        from mcpvectordb.documents.sync import FolderSync, preview
 
-        followed = libraries.followed(self._file, name)
+        with self._file.reading(limited=False) as sql:
+            followed = libraries.followed(sql, name)
         for library in followed:
             self._folders.check(library)
         if dry_run:
-            return [
-                preview(self._file, self._config, library, self.tuning, removes=True)
-                for library in followed
-            ]
+            return [preview(self._store, library, removes=True) for library in followed]
         done = []
         for library in followed:
             with (
                 self._history.change("sync"),
                 self._bulk_ingest(library.name, embed) as intake,
             ):
-                synced = sync(
-                    self._file,
-                    self._config,
-                    library,
-                    intake,
-                    self.tuning,
-                    self._folders.check,
-                    self.unpublished,
-                    progress,
-                )
+                synced = FolderSync(library, intake, progress, self._folders.check).run()
             done.append(dataclasses.replace(synced, embedded=intake.embedded))
         return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
 
@@ -435,6 +439,413 @@ class Documents(LibraryDocuments):
             text, begins = rows.surroundings(sql, chunk)
         return snippets.snippet(text, query, begins)
 
+    # Documents by id, by conditions, and by name.
+
+    @overload
+    def get(  # type: ignore[overload-overlap]
+        self, ids: str, *, as_of: str | int | None = None
+    ) -> Document: ...
+    @overload
+    def get(self, ids: Iterable[str], *, as_of: str | int | None = None) -> list[Document]: ...
+    def get(
+        self, ids: str | Iterable[str], *, as_of: str | int | None = None
+    ) -> Document | list[Document]:
+        """The document with this id (raises NotFound), or those of several ids that there are.
+
+        With `as_of` it is as it was at a time (2026-11-29, today, 2d …) or right after a change,
+        given by its number in `Database.history`; the id may be one that it had then.
+        """
+        with self._file.reading() as sql:
+            if as_of is None:
+                return one_or_all(ids, lambda id: rows.document(rows.row(sql, id)))
+            limit = self._history.limit(sql, as_of)
+            return one_or_all(
+                ids, lambda id: past.document(sql, past.get(sql, self._history, id, limit))
+            )
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents, the oldest first; what is added meanwhile may be among them."""
+        return every(self._store, rows.after)
+
+    def text(self, id: str, *, as_of: str | int | None = None) -> str:
+        """The whole text of a document, exactly as it was ingested; raises NotFound.
+
+        For `as_of` see `get`.
+        """
+        with self._file.reading() as sql:
+            if as_of is not None:
+                found = past.get(sql, self._history, id, self._history.limit(sql, as_of))
+                return past.text(sql, self._history, found)
+            key = rows.row(sql, id)[0]
+            return "".join(
+                tile
+                for (tile,) in sql.execute(
+                    "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
+                )
+            )
+
+    def syntax(self, id: str) -> Literal["markdown", "text", "code"]:
+        """In which syntax a document's text is read, by the name of its source; raises NotFound."""
+        from mcpvectordb.ingest import formats
+
+        known = formats.by_name(PurePosixPath(self.get(id).source).name)
+        if known is not None and known.module == "code":
+            return "code"
+        return "text" if known is not None and known.module == "text" else "markdown"
+
+    def outline(self, id: str) -> list[DocumentHeading]:
+        """The headings of a document, in their order; none for code and plain text.
+
+        Raises NotFound.
+        """
+        from mcpvectordb.ingest import structure
+
+        if self.syntax(id) != "markdown":
+            return []
+        text = self.text(id)
+        sections, line, counted = [], 1, 0
+        for heading in structure.outline(text, "markdown").headings:
+            line += text.count("\n", counted, heading.start)
+            counted = heading.start
+            sections.append(DocumentHeading(line=line, level=heading.level, title=heading.path[-1]))
+        return sections
+
+    def page_lines(self, id: str, page: int) -> tuple[int, int]:
+        """The first and last line of a page of a document; raises NotFound."""
+        with self._file.reading() as sql:
+            key = rows.row(sql, id)[0]
+            first, last = sql.execute(
+                "SELECT min(first_line), max(last_line) FROM document_chunks "
+                "WHERE owner = ? AND page = ?",
+                (key, page),
+            ).get
+            if first is not None:
+                return first, last
+            pages = sql.execute("SELECT max(page) FROM document_chunks WHERE owner = ?", (key,)).get
+        raise NotFound(
+            f"there is no text on page {page}: the last page with text is {pages}"
+            if pages
+            else f"there is no page {page}: this document has no pages, so read it by lines"
+        )
+
+    def chunks(self, id: str, *, limit: int = 100, offset: int = 0) -> list[Chunk]:
+        """The passages of a document as the index has them, in their order; raises NotFound."""
+        checked_page(limit, offset)
+        with self._file.reading() as sql:
+            found = sql.execute(
+                "SELECT id FROM document_chunks WHERE owner = ? ORDER BY position LIMIT ? OFFSET ?",
+                (rows.row(sql, id)[0], limit, offset),
+            )
+            ids = [chunk for (chunk,) in found]
+            chunks = rows.chunks(sql, self._index, ids)
+            return [chunks[chunk] for chunk in ids]
+
+    def chunks_by_ids(self, ids: Sequence[int]) -> list[Chunk]:
+        """The passages with these ids (`Chunk.id`), in this order; unknown ones are left out."""
+        with self._file.reading() as sql:
+            there = sql.execute(
+                "SELECT c.id FROM document_chunks c "
+                "JOIN published_documents d ON d.key = c.owner "
+                "WHERE c.id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(ids)),),
+            )
+            found = rows.chunks(sql, self._index, [chunk for (chunk,) in there])
+            return [found[chunk] for chunk in ids if chunk in found]
+
+    def neighbours(self, chunk: Chunk, *, before: int = 1, after: int = 1) -> list[Chunk]:
+        """A passage between those before and after it in its document, in their order.
+
+        Raises NotFound if the document was changed or deleted meanwhile.
+        """
+        checked_page(before, after)
+        first = max(0, chunk.position - before)
+        return self.chunks(
+            chunk.document.id, limit=chunk.position - first + 1 + after, offset=first
+        )
+
+    def waiting(self, id: str) -> frozenset[int]:
+        """The ids of a document's passages that wait for their embedding; raises NotFound."""
+        with self._file.reading() as sql:
+            found = sql.execute(
+                "SELECT c.id FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
+                f"WHERE c.owner = ? AND p.model = {models.ACTIVE_KEY}",
+                (rows.row(sql, id)[0],),
+            )
+            return frozenset(chunk for (chunk,) in found)
+
+    def browse(
+        self,
+        *,
+        library: str | None = None,
+        where: Where | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        sort: Sort = "newest",
+        as_of: str | int | None = None,
+    ) -> Page[Document]:
+        """The documents that match all conditions, newest first or in another order.
+
+        For `as_of` see `get`.
+
+        The field `pending` is the number of a document's chunks that are not embedded yet. An
+        unknown library or metadata key is no error: nothing matches, and `why_empty` says why.
+        `sort` is newest, oldest, title, path, size (largest first) or modified (latest first).
+        """
+        checked_page(limit, offset)
+        if sort not in rows.SORTS:
+            raise InvalidInput(f"sort must be {', '.join(rows.SORTS)}, not {quoted(sort)}")
+        order = rows.SORTS[sort]
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
+        with self._file.reading() as sql:
+            if as_of is not None:
+                stamp = self._history.limit(sql, as_of)
+                window = limit, offset
+                found = past.browse(sql, self._history, chosen, stamp, order, window)
+                return Page(items=tuple(found))
+            # Only keys are sorted: a row of SELECT counts the chunks of its document.
+            selected = sql.execute(
+                f"SELECT d.key FROM published_documents d WHERE {chosen.condition} "
+                f"ORDER BY {order} LIMIT ? OFFSET ?",
+                (*chosen.bindings, limit, offset),
+            )
+            keys = [key for (key,) in selected]
+            documents = rows.by_keys(sql, keys)
+            return Page(items=tuple(documents[key] for key in keys))
+
+    def values(
+        self, field: str, *, library: str | None = None, where: Where | None = None
+    ) -> dict[Any, int]:
+        """How many documents have each value of a field, the most frequent first.
+
+        The fields are those of a filter (`browse`), such as file_type, folder or library.
+        """
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
+        with self._file.reading() as sql:
+            return counted_values(
+                sql,
+                field,
+                rows.fields(self._file.dialect),
+                f"published_documents d WHERE {chosen.condition}",
+                chosen.bindings,
+            )
+
+    def passed_over(
+        self, library: str | None = None, *, limit: int = 100, offset: int = 0
+    ) -> list[PassedOver]:
+        """The files of followed folders of which the last sync could make nothing, and why.
+
+        They are looked at again when they change. What `pattern` and `ignore` leave out is not
+        among them; `sync` with `dry_run` lists it.
+        """
+        checked_page(limit, offset)
+        with self._file.reading() as sql:
+            return [
+                PassedOver(library=name, path=path, reason=reason)
+                for name, path, reason in sql.execute(
+                    "SELECT library, path, reason FROM library_skipped "
+                    "WHERE library = coalesce(?, library) ORDER BY library, path LIMIT ? OFFSET ?",
+                    (library, limit, offset),
+                )
+            ]
+
+    def count(self, *, library: str | None = None, where: Where | None = None) -> int:
+        """The number of documents that match all conditions."""
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
+        with self._file.reading() as sql:
+            return int(
+                sql.execute(
+                    f"SELECT count(*) FROM published_documents d WHERE {chosen.condition}",
+                    chosen.bindings,
+                ).get
+            )
+
+    def coverage(self) -> Coverage:
+        """How many documents are found by meaning: completely, partly or not yet."""
+        with self._file.reading() as sql:
+            return rows.coverage(sql)
+
+    def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
+        """Why no document matches, as far as the conditions by themselves explain it, or "".
+
+        It names a library or metadata key that does not exist, with similar ones, and a `source` or
+        `title` that no document has exactly. `search` puts it into the `note` of empty results.
+        """
+        chosen = rows.document_filter(library, where, chunks=True, dialect=self._file.dialect)
+        with self._file.reading() as sql:
+            return why_empty(sql, rows.items(self._file.dialect), chosen.conditions)
+
+    def text_bytes(self, id: str) -> int:
+        """The size of a document's text in bytes of UTF-8; the text itself is not read."""
+        with self._file.reading() as sql:
+            return int(
+                sql.execute(
+                    "SELECT coalesce(sum(octet_length(tile)), 0) FROM document_chunks WHERE "
+                    "owner = ?",
+                    (rows.row(sql, id)[0],),
+                ).get
+            )
+
+    def delete(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        where: Where | None = None,
+        library: str | None = None,
+    ) -> int:
+        """Delete the documents with these ids, or those that match; the number of deleted ones.
+
+        Given both, a document must fulfil all. Unknown ids are no error, but no condition at all
+        and an empty `where` are, so that a filter that came out empty deletes nothing. It takes
+        short transactions: documents that stop matching meanwhile stay, and after a kill the same
+        call continues.
+        """
+        if (ids is None and where is None and library is None) or (where is not None and not where):
+            raise InvalidInput(
+                "delete needs ids, a condition, such as where={'source': 'a.md'}, or a library "
+                "alone; `remove_library` removes all of a library"
+            )
+        chosen = rows.document_filter(library, where, dialect=self._file.dialect)
+        matching = f"SELECT d.key FROM published_documents d WHERE {chosen.condition}"
+        bindings = chosen.bindings
+        if ids is not None:
+            wanted = [storable(id, "id") for id in ([ids] if isinstance(ids, str) else ids)]
+            matching += " AND d.id IN (SELECT value FROM json_each(?))"
+            bindings += (json.dumps(wanted),)
+        with self._file.reading(limited=False) as sql:
+            keys = [key for (key,) in sql.execute(matching, bindings)]
+        deleted, most = 0, self._store.tuning.removals_per_write
+        with self._history.change("delete"):
+            # Once without any: a reader raises ReadOnly, and what others left over is cleaned up.
+            for start in range(0, max(1, len(keys)), most):
+                batch = keys[start : start + most]
+                packed = self.unpublished.pack_long(batch)
+                with self._file.writing() as sql:
+                    still = sql.execute(
+                        f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
+                        (*bindings, json.dumps(batch)),
+                    )
+                    some = [key for (key,) in still]
+                    self.unpublished.withdraw(sql, some, packed)
+                deleted += len(some)
+                self.unpublished.clean()
+        return deleted
+
+    @overload
+    def lookup(self, names: str) -> Place: ...  # type: ignore[overload-overlap]
+    @overload
+    def lookup(self, names: Sequence[str]) -> list[Place | None]: ...
+    def lookup(self, names: str | Sequence[str]) -> Place | list[Place | None]:
+        """The document with this path (or end of a path), file, id or #hash; raises NotFound.
+
+        Of several names it is a list, with None for an unknown one; many cost hardly more.
+
+        A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
+        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20. A document
+        whose own name ends like that is found first. The id of an earlier version finds the present
+        one (`Place.former`).
+        """
+        with self._file.reading() as sql:
+            found = paths.found(sql, [names] if isinstance(names, str) else names)
+        if not isinstance(names, str):
+            return found
+        if found[0] is None:
+            raise NotFound(f"there is no document {quoted(names)}")
+        return found[0]
+
+    def candidates(self, names: Sequence[str]) -> list[list[Place]]:
+        """For each name all documents that it may mean; the first is the one that `lookup` finds.
+
+        An id, or a path with its library, means one. Whatever else a document can be named by, a
+        source, a hash or the end of a path, may be that of several: ask which is meant before one
+        of them is changed or deleted.
+        """
+        with self._file.reading() as sql:
+            return paths.candidates(sql, names)
+
+    def suggest(self, name: str) -> list[str]:
+        """The paths of up to five documents that are spelt like an unknown name, best first."""
+        with self._file.reading() as sql:
+            return paths.nearest(sql, name)
+
+    def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
+        """The documents whose path, with or without its library, matches a pattern; by path.
+
+        For patterns see `add_library`. `limit` is how many are returned; None returns all.
+        """
+        with self._file.reading() as sql:
+            keys = paths.matching(sql, pattern)[:limit]
+            documents = rows.by_keys(sql, keys)
+        return [documents[key] for key in keys]
+
+    # Libraries.
+
+    def libraries(self) -> list[Library]:
+        """The libraries that have documents or follow a folder, sorted by name."""
+        with self._file.reading() as sql:
+            return libraries.every(sql, self._folders)
+
+    def add_library(
+        self,
+        name: str,
+        root: str | os.PathLike[str],
+        *,
+        pattern: str = EVERYTHING,
+        ignore: Sequence[str] = (),
+        description: str = "",
+        confirm: bool = True,
+    ) -> None:
+        """Let a library follow a folder; `sync` ingests its files.
+
+        `pattern` selects files relative to the folder: `*` matches within one folder, `**/` any
+        folders, `{md,txt}` one of both. `ignore` has patterns as in a .gitignore; .gitignore and
+        .mcpvectordbignore files in the folder apply too. To change these options, add the library
+        again with the same folder. `confirm=False` leaves the consent to read it to a person; see
+        `confirm_library`.
+        """
+        library = libraries.one_time(name, root, pattern, ignore)
+        with self._file.writing() as sql:
+            libraries.put(sql, self.library_versions, library, description)
+            if confirm:
+                self._folders.confirm(library)
+
+    def confirm_library(self, name: str) -> None:
+        """Let a library that was not added on this machine, or not to this file, read its folder.
+
+        Ask a person first: whoever wrote the file chose the folder (`Library.root`). What is
+        confirmed is kept in the user's data folder. A change of the file's place, of the folder or
+        of the patterns must be confirmed again.
+        """
+        with self._file.reading(limited=False) as sql:
+            [library] = libraries.followed(sql, checked_name(name))
+        self._folders.confirm(library)
+
+    def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
+        """Remove a library with its documents, or stop following its folder with `keep_documents`.
+
+        Returns the number of removed documents. The folder is not touched.
+        """
+        removed = 0
+        with self._history.change("remove library"):
+            with self._file.writing() as sql:
+                libraries.unfollow(sql, self.library_versions, name)
+            self._folders.forget(name)
+            while not keep_documents and (some := self.delete(library=name)):
+                removed += some
+        return removed
+
+    def describe(self, name: str, path: str, text: str) -> None:
+        """Describe a path of a library that follows a folder, or with "" the whole library.
+
+        A blank text removes the description.
+        """
+        with self._file.writing() as sql:
+            libraries.describe(sql, self.library_versions, name, path, text)
+
+    def descriptions(self, library: str, path: str) -> list[str]:
+        """The descriptions of a library down to a document's source, general to specific."""
+        with self._file.reading() as sql:
+            return libraries.descriptions(sql, library, path)
+
     def close(self) -> None:
         """End the process of the parser."""
         if "_worker" in self.__dict__:
@@ -458,17 +869,7 @@ class Documents(LibraryDocuments):
     ) -> BulkIngest:
         from mcpvectordb.documents.bulk_ingest import BulkIngest
 
-        return BulkIngest(
-            self._file,
-            self._writer,
-            self._encoder,
-            self._index,
-            self._worker,
-            library=library,
-            metadata=metadata,
-            embed=embed,
-            tuning=self.tuning,
-        )
+        return BulkIngest(self._writer, self._worker, library, metadata=metadata, embed=embed)
 
     def _store_texts(
         self,
@@ -482,7 +883,7 @@ class Documents(LibraryDocuments):
         from mcpvectordb.documents import texts as given_texts
 
         stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self._writer, self.tuning, replaces):
+        for places in given_texts.store(given, library, self._writer, replaces):
             stored += self._all_stored(places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))

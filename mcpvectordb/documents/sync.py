@@ -26,17 +26,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpvectordb import __version__
-from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.config import how_to_allow
 from mcpvectordb.documents.bulk_ingest import BulkIngest
-from mcpvectordb.documents.confirmed_folders import FollowedLibrary
-from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.documents.confirmed_folders import FollowedLibrary, bounds
 from mcpvectordb.documents.unfinished import UnfinishedIngest
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Skipped, Walk
 from mcpvectordb.records import ProgressCallback, Source, Synced
 from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 HOLDS_KEYS = "a secret"
 """Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
@@ -59,51 +58,21 @@ Difference = tuple[StoredFile | None, tuple[str, os.stat_result] | None]
 """What is stored of a path, if anything, and the file to read there; None if it has vanished."""
 
 
-def sync(
-    file: File,
-    config: Config,
-    library: FollowedLibrary,
-    intake: BulkIngest,
-    tuning: FolderTuning,
-    check: CheckFolder,
-    unpublished: UnpublishedDocuments,
-    progress: ProgressCallback | None = None,
-) -> Synced:
-    """Ingest new and changed files of a library's folder, and remove documents of vanished files.
-
-    Call `check` before.
-    """
-    return _Sync(file, config, library, intake, tuning, check, unpublished, progress).run()
-
-
-def ingest_folder(
-    file: File,
-    config: Config,
-    library: FollowedLibrary,
-    intake: BulkIngest,
-    tuning: FolderTuning,
-    progress: ProgressCallback | None = None,
-) -> Synced:
-    """Ingest new and changed files of a folder; documents of vanished files stay."""
-    return _Sync(file, config, library, intake, tuning, None, None, progress).run()
-
-
-def vanished(
-    file: File, config: Config, library: FollowedLibrary, tuning: FolderTuning
-) -> list[int]:
+def vanished(store: OpenStore, library: FollowedLibrary) -> list[int]:
     """The keys of the documents below a library's folder that a sync would remove."""
-    differences = _compared(file, config, library, tuning, lambda key: None)
-    return [stored.key for stored, found in differences if stored and stored.key and not found]
+    return [
+        stored.key
+        for stored, found in _FolderDiff(store, library)
+        if stored and stored.key and not found
+    ]
 
 
-def preview(
-    file: File, config: Config, library: FollowedLibrary, tuning: FolderTuning, *, removes: bool
-) -> Synced:
+def preview(store: OpenStore, library: FollowedLibrary, *, removes: bool) -> Synced:
     """What a sync of a library (`removes`) or an ingest of its folder would do, as far as sizes and
     times tell: no file is opened and nothing is written.
     """
     planned: list[tuple[str, str]] = []
-    differences = _compared(file, config, library, tuning, lambda key: None)
+    differences = _FolderDiff(store, library)
     for stored, found in differences:
         if found:
             planned.append(("replace" if stored and stored.key else "index", found[0]))
@@ -125,25 +94,23 @@ def preview(
     )
 
 
-class _Sync:
-    """One sync of one library; without `unpublished`, documents of vanished files stay."""
+class FolderSync:
+    """One ingest of new and changed files of a library's folder.
+
+    With `check`, which must have been called before, it is a sync: documents of vanished files are
+    removed. Without it they stay.
+    """
 
     def __init__(
         self,
-        file: File,
-        config: Config,
         library: FollowedLibrary,
         intake: BulkIngest,
-        tuning: FolderTuning,
-        check: CheckFolder | None,
-        unpublished: UnpublishedDocuments | None,
         progress: ProgressCallback | None,
+        check: CheckFolder | None = None,
     ) -> None:
-        self._file, self._config, self._library = file, config, library
-        self._intake, self._tuning = intake, tuning
-        self._check, self._unpublished = check, unpublished
-        self._progress, self._step = progress, "sync" if unpublished else "ingest"
-        self._own = () if file.memory else (file.path,)
+        self._library, self._intake, self._progress, self._check = library, intake, progress, check
+        self._store, self._unpublished = intake.store, intake.writer.unpublished
+        self._file, self._tuning = self._store.file, self._store.tuning
         self._notes: list[tuple[str, tuple[object, ...]]] = []
         self._counts: Counter[str] = Counter()
         self._new = 0  # files to read that are no documents yet
@@ -157,15 +124,15 @@ class _Sync:
             self._file,
             self._library,
             self._new,
-            sync=self._unpublished is not None,
+            sync=self._check is not None,
             metadata=self._intake.metadata,
         ) as mark:
             if to_read:
                 comparison, vanished = self._second_pass(vanished, to_read, mark)
-        if self._unpublished and self._check:
+        if self._check:
             # The folder may have been taken away during the walk: then nothing has vanished.
             self._check(self._library)
-            self._remove_vanished(vanished, self._unpublished)
+            self._remove_vanished(vanished)
         self._write_notes()
         self._intake.update_known()
         return self._result(comparison)
@@ -199,7 +166,7 @@ class _Sync:
             if found:
                 to_read += 1
                 self._new += stored is None or stored.key is None
-            elif stored and self._unpublished:
+            elif stored and self._check:
                 self._vanish(stored, vanished)
         return comparison, vanished, to_read
 
@@ -215,7 +182,7 @@ class _Sync:
                 mark.renew()
                 self._ingest(stored, *found, vanished)
                 done += 1
-            elif stored and self._unpublished:
+            elif stored and self._check:
                 self._vanish(stored, vanished_now)
         self._intake.write()
         self._report(to_read, to_read)
@@ -228,12 +195,13 @@ class _Sync:
 
     def _report(self, done: int, total: int) -> None:
         if self._progress:
+            step = "sync" if self._check else "ingest"
             self._progress(
-                self._intake.progress(self._step, min(done, total) - self._intake.waiting, total)
+                self._intake.progress(step, min(done, total) - self._intake.waiting, total)
             )
 
     def _compare(self) -> _FolderDiff:
-        return _compared(self._file, self._config, self._library, self._tuning, self._intake.keep)
+        return _FolderDiff(self._store, self._library, self._intake.keep)
 
     def _vanish(self, stored: StoredFile, vanished: dict[int, str]) -> None:
         if stored.key is None:
@@ -249,7 +217,7 @@ class _Sync:
         """Read and store a file; if that fails, record it as skipped or as a failure."""
         known = stored is not None and stored.key is not None
         try:
-            self._store(self._read(path, info), vanished)
+            self._keep(self._read(path, info), vanished)
         except (IngestError, InvalidInput) as error:
             if isinstance(error, sources.SecretFile):
                 self._skip_secret(path, info, known)
@@ -268,17 +236,18 @@ class _Sync:
         self._wait_for_tick(info.st_mtime_ns)
         read = sources.read_path(
             path,
-            config=self._config,
+            config=self._store.config,
             roots=[Path(self._library.root)],
             guard=True,
-            forbidden=self._own,
+            forbidden=own_files(self._file),
         )
         return replace(read, source=path, mtime_ns=info.st_mtime_ns)
 
-    def _store(self, source: Source, vanished: dict[int, str]) -> None:
+    def _keep(self, source: Source, vanished: dict[int, str]) -> None:
         """Store a file, unless it is stored already or has only moved."""
         hash = hashlib.sha256(source.raw).hexdigest()
-        if (key := self._find(source.source, hash)) is not None:
+        key = self._intake.writer.known(source.source, self._library.name, hash)
+        if key is not None:
             self._note(
                 "UPDATE documents SET mtime_ns = ?, modified = ? WHERE key = ?",
                 source.mtime_ns,
@@ -290,23 +259,13 @@ class _Sync:
             return
         copies = self._copies(hash) if vanished else []
         old = next((key for key in copies if key in vanished), None)
-        if old is not None and self._unpublished:
+        if old is not None:
             before = vanished.pop(old)
-            if Path(before).name == source.name and self._move(
-                old, before, source, self._unpublished
-            ):
+            if Path(before).name == source.name and self._move(old, before, source):
                 self._counts["moved"] += 1
                 return
         # A file with a new name is parsed again: its title and its format may depend on the name.
         self._intake.add(source, hash, old)
-
-    def _find(self, path: str, hash: str) -> int | None:
-        with self._file.reading(limited=False) as sql:
-            row = sql.execute(
-                "SELECT key FROM published_documents WHERE library = ? AND source = ? AND hash = ?",
-                (self._library.name, path, hash),
-            ).fetchone()
-        return row[0] if row else None
 
     def _copies(self, hash: str) -> list[int]:
         with self._file.reading(limited=False) as sql:
@@ -319,9 +278,7 @@ class _Sync:
                 )
             ]
 
-    def _move(
-        self, key: int, before: str, source: Source, unpublished: UnpublishedDocuments
-    ) -> bool:
+    def _move(self, key: int, before: str, source: Source) -> bool:
         """Give a document its new path and remove others there; False if it is not there now."""
         with self._file.writing() as sql:
             if not sql.execute(
@@ -333,14 +290,14 @@ class _Sync:
                 "SELECT key FROM published_documents WHERE library = ? AND source = ?",
                 (self._library.name, source.source),
             )
-            unpublished.withdraw(sql, [other for (other,) in others])
-            with unpublished.versions.changing(sql, key) as stamp:
+            self._unpublished.withdraw(sql, [other for (other,) in others])
+            with self._unpublished.versions.changing(sql, key) as stamp:
                 sql.execute(
                     "UPDATE documents SET source = ?, modified = ?, mtime_ns = ?, stamp = ?, "
                     "twin = '' WHERE key = ?",
                     (source.source, source.modified, source.mtime_ns, stamp, key),
                 )
-        unpublished.clean()
+        self._unpublished.clean()
         return True
 
     def _skip_secret(self, path: str, info: os.stat_result, known: bool) -> None:
@@ -383,10 +340,10 @@ class _Sync:
                     sql.execute(statement, bindings)
             self._notes.clear()
 
-    def _remove_vanished(self, vanished: dict[int, str], unpublished: UnpublishedDocuments) -> None:
+    def _remove_vanished(self, vanished: dict[int, str]) -> None:
         remaining = iter(vanished.items())
         while batch := list(islice(remaining, self._tuning.removals_per_write)):
-            packed = unpublished.pack_long([key for key, _ in batch])
+            packed = self._unpublished.pack_long([key for key, _ in batch])
             with self._file.writing() as sql:
                 keys = [
                     key
@@ -396,8 +353,8 @@ class _Sync:
                         (key, path),
                     ).get
                 ]
-                unpublished.withdraw(sql, keys, packed)
-            unpublished.clean()
+                self._unpublished.withdraw(sql, keys, packed)
+            self._unpublished.clean()
             self._counts["removed"] += len(keys)
 
     def _wait_for_tick(self, mtime_ns: int) -> None:
@@ -409,24 +366,6 @@ class _Sync:
             time.sleep(left / 1e9)
 
 
-def _compared(
-    file: File,
-    config: Config,
-    library: FollowedLibrary,
-    tuning: FolderTuning,
-    keep: Callable[[int], None],
-) -> _FolderDiff:
-    """A library's folder compared with what is stored below it."""
-    walk = Walk(
-        library.root,
-        pattern=library.pattern,
-        ignore=library.ignore,
-        limit=config.max_source_bytes,
-        databases=() if file.memory else (file.path,),
-    )
-    return _FolderDiff(walk, stored_files(file, library, tuning.rows_per_page), keep)
-
-
 class _FolderDiff:
     """A walk merged with the stored rows; iterate it once for the differences, then read counts.
 
@@ -434,9 +373,20 @@ class _FolderDiff:
     """
 
     def __init__(
-        self, walk: Walk, stored: Iterator[StoredFile], keep: Callable[[int], None]
+        self,
+        store: OpenStore,
+        library: FollowedLibrary,
+        keep: Callable[[int], None] = lambda key: None,
     ) -> None:
-        self.walk, self._stored, self._keep = walk, stored, keep
+        self.walk = Walk(
+            library.root,
+            pattern=library.pattern,
+            ignore=library.ignore,
+            limit=store.config.max_source_bytes,
+            databases=own_files(store.file),
+        )
+        self._stored = stored_files(store.file, library, store.tuning.rows_per_page)
+        self._keep = keep
         self.unchanged = 0
         self.skipped = Skipped()
         self.failures: list[tuple[str, str]] = []
@@ -487,13 +437,17 @@ class _FolderDiff:
         )
 
 
+def own_files(file: File) -> tuple[Path, ...]:
+    """The files of the database itself, which is never ingested."""
+    return () if file.memory else (file.path,)
+
+
 def stored_files(file: File, library: FollowedLibrary, rows_per_page: int) -> Iterator[StoredFile]:
     """The documents and skipped files below a library's folder, by path.
 
     They are read in pages (keyset pagination), so that no read transaction stays open.
     """
-    prefix = os.path.join(library.root, "")  # noqa: PTH118 - the slash at the end is wanted
-    last, end = prefix, prefix[:-1] + chr(ord(os.sep) + 1)
+    last, end = bounds(library.root)
     while True:
         with file.reading(limited=False) as sql:
             rows = sql.execute(

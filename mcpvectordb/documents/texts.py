@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.folder_tuning import FolderTuning
 from mcpvectordb.documents.given import DocumentChange
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.errors import InvalidInput, NoText, TooLarge, quoted
@@ -104,71 +103,51 @@ def checked_texts(
 
 
 def store(
-    given: Sequence[GivenText],
-    library: str,
-    writer: DocumentWriter,
-    tuning: FolderTuning,
-    replaces: bool = True,
+    given: Sequence[GivenText], library: str, writer: DocumentWriter, replaces: bool = True
 ) -> Iterator[list[tuple[Status, int]]]:
     """Write texts in short transactions; the statuses and keys of each batch when it is stored.
 
     Of those that are known, only what people say of them is stored. Without `replaces` one whose
     source has another text raises Exists.
     """
-    for batch in _batches(_prepared(given, library, writer, tuning, replaces), tuning):
-        new = [each for _, each in batch if not isinstance(each, int)]
-        written = iter(writer.write_all(new) if new else ())
-        stored: list[tuple[Status, int]] = []
-        place: tuple[Status, int]
-        for said, each in batch:
-            place = ("skipped", each) if isinstance(each, int) else next(written)
-            stored.append(writer.say(place[1], said) if place[0] == "skipped" else place)
-        yield stored
-
-
-def _prepared(
-    given: Sequence[GivenText],
-    library: str,
-    writer: DocumentWriter,
-    tuning: FolderTuning,
-    replaces: bool,
-) -> Iterator[tuple[DocumentChange, PreparedDocument | int]]:
-    """What is said of each text, and the document to write or the key of the one that there is."""
+    tuning = writer.store.tuning
     for start in range(0, len(given), tuning.documents_per_write):
         texts = given[start : start + tuning.documents_per_write]
         known = writer.known_all(library, [(text.source.source, text.hash) for text in texts])
+        batch: list[tuple[DocumentChange, PreparedDocument | int]] = []
+        chunks = 0
         for text, key in zip(texts, known, strict=True):
-            yield text.said, key or _document(text, library, writer, replaces)
+            document = key or writer.prepare(
+                text.source,
+                text.parse(),
+                hash=text.hash,
+                library=library,
+                given=text.said.keys,
+                title=text.said.title,
+                created_at=text.created_at,
+                replaces=replaces,
+            )
+            batch.append((text.said, document))
+            chunks += 0 if isinstance(document, int) else len(document.spans)
+            if chunks >= tuning.chunks_per_write:
+                yield _write(batch, writer)
+                batch, chunks = [], 0
+        if batch:
+            yield _write(batch, writer)
 
 
-def _document(
-    text: GivenText, library: str, writer: DocumentWriter, replaces: bool
-) -> PreparedDocument:
-    return writer.prepare(
-        text.source,
-        text.parse(),
-        hash=text.hash,
-        library=library,
-        given=text.said.keys,
-        title=text.said.title,
-        created_at=text.created_at,
-        replaces=replaces,
-    )
-
-
-def _batches(
-    texts: Iterable[tuple[DocumentChange, PreparedDocument | int]], tuning: FolderTuning
-) -> Iterator[list[tuple[DocumentChange, PreparedDocument | int]]]:
-    """The texts in groups that one transaction may write."""
-    batch, chunks = [], 0
-    for said, each in texts:
-        batch.append((said, each))
-        chunks += 0 if isinstance(each, int) else len(each.spans)
-        if len(batch) >= tuning.documents_per_write or chunks >= tuning.chunks_per_write:
-            yield batch
-            batch, chunks = [], 0
-    if batch:
-        yield batch
+def _write(
+    batch: Sequence[tuple[DocumentChange, PreparedDocument | int]], writer: DocumentWriter
+) -> list[tuple[Status, int]]:
+    """Write documents, and what is said of those that were there, given by their keys."""
+    new = [each for _, each in batch if not isinstance(each, int)]
+    written = iter(writer.write_all(new) if new else ())
+    stored: list[tuple[Status, int]] = []
+    place: tuple[Status, int]
+    for said, each in batch:
+        place = ("skipped", each) if isinstance(each, int) else next(written)
+        stored.append(writer.say(place[1], said) if place[0] == "skipped" else place)
+    return stored
 
 
 def read_by(reader: Callable[[Source], str], source: Source) -> Parsed:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from mcpvectordb.documents.confirmed_folders import FollowedLibrary
+from mcpvectordb.documents.confirmed_folders import FollowedLibrary, bounds
 from mcpvectordb.documents.unpublished import has_ended, this_process
 from mcpvectordb.errors import MCPVectorDBError
 from mcpvectordb.index.tuning import DEFAULT
@@ -108,9 +107,7 @@ def unfinished(sql: apsw.Connection) -> Iterator[str]:
 
 def _stored(sql: apsw.Connection, ingest: Mapping[str, Any]) -> int:
     """How many files of the folder are documents of the library."""
-    folder = os.path.join(str(ingest["folder"]), "")  # noqa: PTH118 - the slash is wanted
-    bounds = (folder, folder[:-1] + chr(ord(os.sep) + 1))
-    return int(sql.execute(_STORED, (str(ingest["library"]), *bounds)).get)
+    return int(sql.execute(_STORED, (str(ingest["library"]), *bounds(str(ingest["folder"])))).get)
 
 
 def _ingest_command(library: FollowedLibrary, metadata: Mapping[str, Any] | None) -> str:

@@ -19,10 +19,8 @@ import apsw
 
 from mcpvectordb.documents.items import DocumentVersions
 from mcpvectordb.errors import Busy, Unwritable
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.ingest.span import Span
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 
 NOTHING: Mapping[int, bytes] = {}
 
@@ -30,15 +28,9 @@ NOTHING: Mapping[int, bytes] = {}
 class UnpublishedDocuments:
     """The table unpublished_documents of a file; methods with `sql` work in its transaction."""
 
-    def __init__(
-        self,
-        file: File,
-        index: ChunkIndex,
-        versions: DocumentVersions,
-        tuning: Tuning = DEFAULT,
-    ) -> None:
-        self._file, self._index, self._tuning = file, index, tuning
-        self.versions = versions
+    def __init__(self, store: OpenStore) -> None:
+        self._file, self._index, self._tuning = store.file, store.documents, store.tuning
+        self.versions = DocumentVersions(store.history, store.tuning.slice_chunks)
 
     def slices(self, spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
         """The spans that one transaction may write each, with the position of the first."""

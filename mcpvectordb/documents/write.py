@@ -64,9 +64,8 @@ class DocumentWriter:
     """Writes documents; one of more than `max_chunks` chunks is refused."""
 
     def __init__(self, store: OpenStore, unpublished: UnpublishedDocuments) -> None:
+        self.store, self.unpublished, self.versions = store, unpublished, unpublished.versions
         self._file, self._encoder, self._index = store.file, store.encoder, store.documents
-        self._unpublished, self._max_chunks = unpublished, store.config.max_chunks
-        self.versions = unpublished.versions
 
     def prepare(
         self,
@@ -115,7 +114,10 @@ class DocumentWriter:
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
         from mcpvectordb.ingest import chunking
 
-        starts, most = self._encoder.tokens().token_starts(parsed.text), self._max_chunks
+        starts, most = (
+            self._encoder.tokens().token_starts(parsed.text),
+            self.store.config.max_chunks,
+        )
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(
                 parsed.text,
@@ -181,7 +183,7 @@ class DocumentWriter:
         short = [
             place
             for place, each in enumerate(documents)
-            if len(self._unpublished.slices(each.spans)) < 2
+            if len(self.unpublished.slices(each.spans)) < 2
         ]
         if short:
             with self._file.writing() as sql:
@@ -192,12 +194,12 @@ class DocumentWriter:
                         sql, documents[place], duplicate, replaced, new
                     )
                 self._index.put_all(sql, new)
-                self._unpublished.withdraw(sql, replaced)
+                self.unpublished.withdraw(sql, replaced)
         done = [
             each or self._write_long(document, duplicate)
             for each, document in zip(written, documents, strict=True)
         ]
-        self._unpublished.clean()
+        self.unpublished.clean()
         return done
 
     def _write_short(
@@ -240,18 +242,18 @@ class DocumentWriter:
                 old = [] if duplicate else self._with_source_of(sql, document)[0]
                 document = _with_given(sql, document, old)
                 key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
-                self._unpublished.begin(sql, key)
-            for first, spans in self._unpublished.slices(document.spans):
+                self.unpublished.begin(sql, key)
+            for first, spans in self.unpublished.slices(document.spans):
                 with self._file.writing() as sql:
-                    self._unpublished.renew(sql, key)
+                    self.unpublished.renew(sql, key)
                     self._index.put(sql, key, document.title, document.content.text, spans, first)
-            packed = self._unpublished.pack_long([*old, *filter(None, [document.moved])])
+            packed = self.unpublished.pack_long([*old, *filter(None, [document.moved])])
             with self._file.writing() as sql:
                 return self._publish(sql, key, document, duplicate, packed)
         except BaseException:
             with contextlib.suppress(DatabaseError):  # the lease ends by itself
-                self._unpublished.give_up(key)
-                self._unpublished.clean()
+                self.unpublished.give_up(key)
+                self.unpublished.clean()
             raise
 
     def _publish(
@@ -263,14 +265,14 @@ class DocumentWriter:
         packed: Mapping[int, bytes],
     ) -> tuple[Status, int]:
         """Show a document that was written in slices instead of those with its source."""
-        self._unpublished.renew(sql, key)
+        self.unpublished.renew(sql, key)
         old: list[int] = []
         if not duplicate:
             old, known = self._with_source_of(sql, document)
             if known is not None:
-                self._unpublished.give_up(key)
+                self.unpublished.give_up(key)
                 return "skipped", known
-        self._unpublished.publish(sql, key)
+        self.unpublished.publish(sql, key)
         _keep_ids(sql, old, key)
         taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
         if taken_over:
@@ -278,7 +280,7 @@ class DocumentWriter:
         same = _of_item(sql, document, key)
         if document.given is None:
             self._adopt(sql, key, document.version, same)
-        self._unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
+        self.unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
         return "replaced" if old else "indexed", key
 
     def _known(self, document: PreparedDocument) -> int | None:
@@ -387,7 +389,7 @@ class RestoredDocuments(DocumentItems):
     def __init__(
         self, file: File, writer: DocumentWriter, unpublished: UnpublishedDocuments
     ) -> None:
-        self._file, self._writer, self._unpublished = file, writer, unpublished
+        self._file, self._writer, self.unpublished = file, writer, unpublished
 
     def restore(self, version: Version, content: ItemText) -> None:
         """Write a version as the present one; its embeddings are made again where none is known."""
@@ -397,11 +399,11 @@ class RestoredDocuments(DocumentItems):
         """Delete a document, if it is there."""
         with self._file.reading(limited=False) as sql:
             found = self.find(sql, item)
-        packed = self._unpublished.pack_long([key_of(found)] if found else [])
+        packed = self.unpublished.pack_long([key_of(found)] if found else [])
         with self._file.writing() as sql:
             found = self.find(sql, item)
-            self._unpublished.withdraw(sql, [key_of(found)] if found else [], packed)
-        self._unpublished.clean()
+            self.unpublished.withdraw(sql, [key_of(found)] if found else [], packed)
+        self.unpublished.clean()
 
 
 _CHANGED = "the document was changed or deleted meanwhile"

@@ -17,7 +17,6 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.documents import texts
-from mcpvectordb.documents.folder_tuning import DEFAULT_TUNING
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.texts import GivenText
@@ -195,7 +194,7 @@ class ItemImport:
         if self._report.dry_run:
             self._report.embedded(self._kept.plan(item for item, _ in new))
             return
-        places = texts.store([given for _, given in new], library, self._documents, DEFAULT_TUNING)
+        places = texts.store([given for _, given in new], library, self._documents)
         keys = [key for batch in places for _, key in batch]
         owners |= dict(zip(keys, (item for item, _ in new), strict=True))
         self._report.embedded(self._kept.keep(self._target.store.indexes[0], owners))

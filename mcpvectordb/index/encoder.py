@@ -22,6 +22,7 @@ from mcpvectordb.errors import (
     Closed,
     Damaged,
     EmbeddingFailed,
+    InvalidInput,
     ModelError,
     ModelMissing,
 )
@@ -38,6 +39,9 @@ from mcpvectordb.storage.file import File
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mcpvectordb.embedding.tokenizer import TokenPipeline
 
 # Texts that are embedded at once in the background: a document that is stored meanwhile waits for
@@ -462,6 +466,23 @@ class Encoder:
         for batch in until(deadline, self._embedded_texts(model, missing)):
             vectors.update(batch)
         return model.key, vectors
+
+    def embeddings(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """The embeddings of texts by the active model, a row for each; raises ModelError."""
+        import numpy as np
+
+        if isinstance(texts, str):
+            raise InvalidInput("texts must be a list of strings, not one string")
+        self.ensure_model()
+        with self._file.reading(limited=False) as sql:
+            model = models.active(sql)
+        assert model is not None, "the file has a model now"  # noqa: S101
+        embedder = self._embedder(model)
+        # In batches, so that a long list does not take memory for all of its tokens at once.
+        batches = range(0, max(len(texts), 1), BATCH)
+        return np.concatenate(
+            [checked(embedder, texts[start : start + BATCH], query=query) for start in batches]
+        )
 
     def _embedded_texts(self, model: ModelRow, texts: Sequence[str]) -> Iterator[dict[str, bytes]]:
         """The embeddings of texts, a batch at a time."""

@@ -28,6 +28,14 @@ class Tuning(Record):
                       its writer, if they cannot see that it has ended
     lease_seconds     for how long a process that embeds chunks keeps others from them
     idle_seconds      how long after the last transaction the log is written into the file
+    documents_per_write, chunks_per_write, seconds_per_write
+                      a batch of new documents is written when it reaches one of these, so that a
+                      transaction keeps other writers waiting for some tens of milliseconds
+    removals_per_write   documents that one transaction removes
+    notes_per_write      small updates that one transaction writes
+    rows_per_page        stored rows that are read at once
+    mtime_tick_ns        two changes of a file within this time may get the same modification time
+    coarse_mtime_tick_ns the same on file systems that store whole seconds
     """
 
     file_rows: int = 250_000
@@ -46,6 +54,14 @@ class Tuning(Record):
     writer_seconds: float = 600.0
     lease_seconds: float = 15.0
     idle_seconds: float = IDLE_SECONDS
+    documents_per_write: int = 32
+    chunks_per_write: int = 64
+    seconds_per_write: float = 0.5
+    removals_per_write: int = 50
+    notes_per_write: int = 500
+    rows_per_page: int = 1000
+    mtime_tick_ns: int = 20_000_000
+    coarse_mtime_tick_ns: int = 2_000_000_000
 
 
 DEFAULT = Tuning()

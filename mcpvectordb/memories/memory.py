@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar, final, overload
+from typing import Any, Generic, Literal, TypeVar, final
 
 from mcpvectordb.errors import MCPVectorDBError
-from mcpvectordb.records import Explained, Record
+from mcpvectordb.records import Record
 
 T = TypeVar("T")
 
@@ -142,20 +142,3 @@ class MemoryStats(Record):
     unavailable: Mapping[str, str]
     most_active_threads: tuple[tuple[str, int], ...]
     top_tags: tuple[tuple[str, int], ...]
-
-
-class Page(Record, Sequence[T]):
-    """A page of a list; `explained` has the query plan if `explain` was asked for."""
-
-    items: tuple[T, ...]
-    explained: Explained | None = None
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
-        return self.items[index]
-
-    def __len__(self) -> int:
-        return len(self.items)

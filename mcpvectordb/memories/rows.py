@@ -205,6 +205,12 @@ def by_ids(
     return {memory.id: memory for memory in found}
 
 
+def after(index: ChunkIndex, sql: apsw.Connection, id: int, most: int) -> list[tuple[int, Memory]]:
+    """The first memories after an id, each with its own."""
+    rows = sql.execute(f"{SELECT} WHERE x.id > ? ORDER BY x.id LIMIT ?", (id, most)).fetchall()
+    return [(each.id, each) for each in hydrated(sql, index, rows, images=False)]
+
+
 def _images(sql: apsw.Connection, ids: Sequence[int]) -> dict[int, list[Image]]:
     found: dict[int, list[Image]] = {}
     for id, mime_type, values, data in sql.execute(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, Unpack
+from functools import partial
+from typing import Any, TypeVar, Unpack, overload
 
 import apsw
 
@@ -23,7 +24,6 @@ from mcpvectordb.memories.memory import (
     MemorySource,
     MemoryStats,
     Outcome,
-    Page,
     Stored,
     Thread,
     Updated,
@@ -34,6 +34,7 @@ from mcpvectordb.memories.rows import (
     NEWEST_FIRST,
     SELECT,
     FilterArguments,
+    after,
     by_ids,
     compile_filter,
     fields,
@@ -52,14 +53,12 @@ from mcpvectordb.memories.validation import (
 )
 from mcpvectordb.memories.write import MemoryWriter, PreparedMemories, RestoredMemories
 from mcpvectordb.metadata import storable, whole_number
-from mcpvectordb.records import Backlog, Condition, Mode, Results
+from mcpvectordb.records import Backlog, Condition, Mode, Page, Results
 from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.ranker import RRF_K, Fusion
 from mcpvectordb.search.recency import Recency
 from mcpvectordb.search.why_empty import unknown_name, why_empty
-from mcpvectordb.store import OpenStore
-
-ALL = 2**63 - 1  # as a limit
+from mcpvectordb.store import OpenStore, counted_values, every, one_or_all
 
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
@@ -69,6 +68,7 @@ class Memories:
     """Adds, changes, deletes, lists and searches memories; see `Database.memories`."""
 
     def __init__(self, store: OpenStore) -> None:
+        self._store = store
         self._file, self._config, self._encoder = store.file, store.config, store.encoder
         self._index, self._keys, self._history = store.memories, store.metadata_index, store.history
         self._reranker, self._writer = store.reranker, MemoryWriter(store)
@@ -161,7 +161,7 @@ class Memories:
 
     def delete(
         self,
-        ids: Iterable[int] | None = None,
+        ids: int | Iterable[int] | None = None,
         *,
         threads: Iterable[str] | None = None,
         source: MemorySource | None = None,
@@ -186,25 +186,38 @@ class Memories:
 
     # Reading.
 
+    @overload
+    def get(self, ids: int, *, images: bool = True, as_of: str | int | None = None) -> Memory: ...
+    @overload
     def get(
         self, ids: Iterable[int], *, images: bool = True, as_of: str | int | None = None
-    ) -> list[Memory]:
-        """The memories with these ids, newest first; unknown ids are left out.
+    ) -> list[Memory]: ...
+    def get(
+        self, ids: int | Iterable[int], *, images: bool = True, as_of: str | int | None = None
+    ) -> Memory | list[Memory]:
+        """The memory with this id (raises NotFound), or those of several ids that there are.
 
         With `as_of` they are as they were at a time (2026-11-29, today, 2d …) or right after a
         change, given by its number in `Database.history`.
         """
         wanted = checked_ids(ids)
         with self._file.reading() as sql:
-            if as_of is not None:
+            if as_of is None:
+                found = by_ids(sql, self._index, wanted, images=images)
+            else:
                 limit = self._history.limit(sql, as_of)
-                return past.get(sql, self._history, self._index, wanted, limit, images)
-            return list(by_ids(sql, self._index, wanted, images=images).values())
+                then = past.get(sql, self._history, self._index, wanted, limit, images)
+                found = {each.id: each for each in then}
+        return one_or_all(ids, partial(_member, found))
+
+    def __iter__(self) -> Iterator[Memory]:
+        """All memories without their images, the oldest first."""
+        return every(self._store, partial(after, self._index))
 
     def browse(
         self,
         *,
-        limit: int = 30,
+        limit: int = 10,
         offset: int = 0,
         images: bool = False,
         explain: bool = False,
@@ -356,19 +369,18 @@ class Memories:
                 )
             ]
 
-    def tags(self) -> dict[str, int]:
-        """How many memories have each tag, the most frequent first."""
-        with self._file.reading() as sql:
-            return dict(_most_frequent(sql, "context_tags", "tag", ALL))
+    def values(self, field: str, **which: Unpack[FilterArguments]) -> dict[Any, int]:
+        """How many memories have each value of a field, the most frequent first.
 
-    def days(self) -> dict[str, int]:
-        """How many memories were stored on each day (2025-11-29, UTC), the newest first."""
+        The fields are those of a filter (`browse`), `tag`, and `day` (2025-11-29, UTC).
+        """
+        chosen = compile_filter(**which, dialect=self._file.dialect)
+        rows = "contexts x" + (" JOIN context_tags t ON t.context = x.id" if field == "tag" else "")
+        days = "substr(x.created_at, 1, 10)"
+        known = {**fields(self._file.dialect), "tag": "t.tag", "day": days}
         with self._file.reading() as sql:
-            return dict(
-                sql.execute(
-                    "SELECT substr(created_at, 1, 10) AS day, count(*) FROM contexts "
-                    "GROUP BY day ORDER BY day DESC"
-                )
+            return counted_values(
+                sql, field, known, f"{rows} WHERE {chosen.condition}", chosen.bindings
             )
 
     def statistics(self) -> MemoryStats:
@@ -399,11 +411,6 @@ class Memories:
                 most_active_threads=_most_frequent(sql, "contexts", "thread", 5),
                 top_tags=_most_frequent(sql, "context_tags", "tag", 10),
             )
-
-    def model(self) -> str:
-        """The name of the embedding model of the file, or of the one a new file will use."""
-        with self._file.reading() as sql:
-            return self._encoder.expected_model(sql)[0]
 
     def problems(self, where: Where | None) -> list[str]:
         """One message for each invalid condition of a `where`; empty if it can be used."""
@@ -467,6 +474,12 @@ class Memories:
             return ""
 
 
+def _member(found: Mapping[int, Memory], id: int) -> Memory:
+    if id not in found:
+        raise NotFound(f"no context has the id {id}")
+    return found[id]
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -506,7 +519,7 @@ def _outcome(index: int, function: Callable[[Item], Result], item: Item) -> Outc
 
 
 def _deletion(
-    ids: Iterable[int] | None,
+    ids: int | Iterable[int] | None,
     threads: Iterable[str] | None,
     source: str | None,
     before: str | None,
@@ -539,7 +552,7 @@ def _count_pending(sql: apsw.Connection) -> int:
 def _most_frequent(
     sql: apsw.Connection, table: str, column: str, limit: int
 ) -> tuple[tuple[str, int], ...]:
-    """(value, count) of the most frequent values of a column; of all with a limit of ALL."""
+    """(value, count) of the most frequent values of a column."""
     return tuple(
         (name, count)
         for name, count in sql.execute(

@@ -67,8 +67,10 @@ def checked_id(id: object) -> int:
     return whole_number(id, "the id of a context", 1)
 
 
-def checked_ids(ids: Iterable[int]) -> list[int]:
-    """`ids` as a list, if each is a whole number of 1 or more."""
+def checked_ids(ids: int | Iterable[int]) -> list[int]:
+    """One id or several as a list, if each is a whole number of 1 or more."""
+    if isinstance(ids, int):
+        return [checked_id(ids)]
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInput(f"ids must be a list of whole numbers, not {quoted(ids)}")
     return [checked_id(id) for id in ids]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import apsw
 
@@ -21,13 +21,15 @@ from mcpvectordb.records import (
     Condition,
     Hit,
     Metric,
+    Page,
     Results,
     Scores,
 )
+from mcpvectordb.search.explain import StatementLog
 from mcpvectordb.search.ranker import checked_page
 from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.storage.dialect import SqlDialect, dialect_of
-from mcpvectordb.store import OpenStore
+from mcpvectordb.store import OpenStore, every, one_or_all
 from mcpvectordb.vectors.items import MAX_ID, MAX_NAME, VectorItems
 from mcpvectordb.vectors.store import RestoredVectors, StoreRow, VectorFilter, VectorStore
 from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
@@ -75,7 +77,8 @@ class Vectors:
     """
 
     def __init__(self, store: OpenStore, tables: VectorStore) -> None:
-        self._file, self._store, self._history = store.file, tables, store.history
+        self._open, self._file, self._history = store, store.file, store.history
+        self._store = tables
         self.versioned = RestoredVectors(store.file, tables)
 
     def add(
@@ -128,28 +131,51 @@ class Vectors:
         updated = self._put(names, encoded, groups, store, namespace, metric) if names else 0
         return AddedMany(added=len(names) - updated, updated=updated)
 
-    def get(
+    @overload
+    def get(  # type: ignore[overload-overlap]
         self,
-        id: str,
+        ids: str,
         *,
         store: str = "default",
         namespace: str = "",
         as_of: str | int | None = None,
-    ) -> Vector:
-        """The vector with this id; raises NotFound.
+    ) -> Vector: ...
+    @overload
+    def get(
+        self,
+        ids: Iterable[str],
+        *,
+        store: str = "default",
+        namespace: str = "",
+        as_of: str | int | None = None,
+    ) -> list[Vector]: ...
+    def get(
+        self,
+        ids: str | Iterable[str],
+        *,
+        store: str = "default",
+        namespace: str = "",
+        as_of: str | int | None = None,
+    ) -> Vector | list[Vector]:
+        """The vector with this id (raises NotFound), or those of several ids that there are.
 
         With `as_of` it is as it was at a time (2026-11-29, today, 2d …) or right after a change,
         given by its number in `Database.history`.
         """
-        where = (_checked_store(store), _checked_namespace(namespace), storable(id, "id"))
+        _checked_store(store), _checked_namespace(namespace)
         with self._file.reading() as sql:
-            if as_of is not None:
-                return self._past(sql, Item("vectors", store, id, namespace), as_of)
-            row = sql.execute(
-                f"{_select(self._file.dialect)} WHERE v.store IN (SELECT key FROM stores "
-                "WHERE name = ?) AND v.namespace = ? AND v.id = ? ORDER BY v.key",
-                where,
-            ).fetchone()
+            if as_of is None:
+                return one_or_all(ids, lambda id: self._one(sql, store, namespace, id))
+            return one_or_all(
+                ids, lambda id: self._past(sql, Item("vectors", store, id, namespace), as_of)
+            )
+
+    def _one(self, sql: apsw.Connection, store: str, namespace: str, id: str) -> Vector:
+        row = sql.execute(
+            f"{_select(self._file.dialect)} WHERE v.store IN (SELECT key FROM stores "
+            "WHERE name = ?) AND v.namespace = ? AND v.id = ? ORDER BY v.key",
+            (store, namespace, storable(id, "id")),
+        ).fetchone()
         if row is None:
             raise NotFound(
                 f"no vector has the id {quoted(id)} in the store {quoted(store)}, namespace "
@@ -177,21 +203,23 @@ class Vectors:
         store: str | None = "default",
         namespace: str | None = None,
         where: Where | None = None,
-        limit: int = 20,
+        limit: int = 10,
         offset: int = 0,
-    ) -> list[Vector]:
+    ) -> Page[Vector]:
         """Vectors of a store (or, with None, of all) that fulfil all conditions, newest first."""
         checked_page(limit, offset)
         chosen = _chosen(store, namespace, where, self._file.dialect)
         with self._file.reading() as sql:
-            return [
-                _vector(row)
-                for row in sql.execute(
-                    f"{_select(self._file.dialect)} WHERE {chosen.sql} ORDER BY v.key DESC "
-                    "LIMIT ? OFFSET ?",
-                    (*chosen.bindings, limit, offset),
-                )
-            ]
+            rows = sql.execute(
+                f"{_select(self._file.dialect)} WHERE {chosen.sql} ORDER BY v.key DESC "
+                "LIMIT ? OFFSET ?",
+                (*chosen.bindings, limit, offset),
+            )
+            return Page(items=tuple(_vector(row) for row in rows))
+
+    def __iter__(self) -> Iterator[Vector]:
+        """All vectors of all stores, in the order in which they were added."""
+        return every(self._open, _after)
 
     def count(
         self,
@@ -265,12 +293,20 @@ class Vectors:
                 )
             ]
 
-    def delete(self, id: str, *, store: str = "default", namespace: str = "") -> bool:
-        """Delete a vector; returns whether there was one with this id."""
-        _checked_store(store), _checked_namespace(namespace), storable(id, "id")
+    def delete(
+        self, ids: str | Iterable[str], *, store: str = "default", namespace: str = ""
+    ) -> int:
+        """Delete the vectors with these ids, all of them or none; the number of deleted ones.
+
+        Unknown ids are no error.
+        """
+        _checked_store(store), _checked_namespace(namespace)
+        wanted = {storable(id, "id") for id in ([ids] if isinstance(ids, str) else ids)}
         with self._file.writing() as sql:
             shelved = self._store.find(sql, store)
-            return shelved is not None and self._store.remove(sql, shelved, namespace, id)
+            if shelved is None:
+                return 0
+            return sum(self._store.remove(sql, shelved, namespace, id) for id in wanted)
 
     def search(
         self,
@@ -280,6 +316,7 @@ class Vectors:
         namespace: str | None = None,
         where: Where | None = None,
         limit: int = 10,
+        explain: bool = False,
     ) -> Results[Vector]:
         """The vectors of a store nearest to an embedding by the store's metric.
 
@@ -290,9 +327,9 @@ class Vectors:
         a rank; by distance they are left out. Up to 5,000 vectors, and always by dot product and
         distance, the ranking is exact; above, by cosine, it is exact among the candidates that the
         index chooses. An unknown store or namespace is treated as an empty one, and the `note` of
-        the results says so.
+        the results says so. `explain` adds the time, and the plans of the statements that were run.
         """
-        return self._search([arrays.one(embedding)], store, namespace, where, limit)[0]
+        return self._search([arrays.one(embedding)], store, namespace, where, limit, explain)[0]
 
     def search_many(
         self,
@@ -336,16 +373,19 @@ class Vectors:
         namespace: str | None,
         where: Where | None,
         limit: int,
+        explain: bool = False,
     ) -> list[Results[Vector]]:
         checked_page(limit, 0)
         _checked_store(store)
         chosen = _chosen(None, namespace, where, self._file.dialect)
         found: dict[int, list[tuple[int, float, Scores]]] = {}
         with self._file.reading() as sql:
-            if limit and (shelved := self._store.find(sql, store)) is not None:
-                for group in groups:
-                    found |= self._ranked(sql, shelved, group, chosen, limit)
-            vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
+            with StatementLog(sql, explain) as log:
+                if limit and (shelved := self._store.find(sql, store)) is not None:
+                    for group in groups:
+                        found |= self._ranked(sql, shelved, group, chosen, limit)
+                vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
+            explained = log.explained(len(vectors)) if explain else None
         note = "" if vectors else self.why_empty(store=store, namespace=namespace, where=where)
         return [
             Results(
@@ -355,6 +395,7 @@ class Vectors:
                 ),
                 legs=("vector",),
                 note=note,
+                explained=explained,
             )
             for position in range(sum(len(group.positions) for group in groups))
         ]
@@ -378,6 +419,13 @@ class Vectors:
             ]
             for position, ranked in zip(group.positions, nearest, strict=True)
         }
+
+
+def _after(sql: apsw.Connection, key: int, most: int) -> list[tuple[int, Vector]]:
+    rows = sql.execute(
+        f"{_select(dialect_of(sql))} WHERE v.key > ? ORDER BY v.key LIMIT ?", (key, most)
+    )
+    return [(row[0], _vector(row)) for row in rows]
 
 
 def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:

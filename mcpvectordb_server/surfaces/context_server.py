@@ -597,7 +597,9 @@ def get_context_by_ids(
 
     Use this after a search. Ids that do not exist are left out.
     """
-    return [whole(each) for each in db.memories.get(possible(context_ids), images=include_images)]
+    found = db.memories.get(possible(context_ids), images=include_images)
+    newest_first = sorted(found, key=lambda each: (each.created_at, each.id), reverse=True)
+    return [whole(each) for each in newest_first]
 
 
 def list_threads(db: Database) -> ThreadsReply:
@@ -698,7 +700,7 @@ def semantic_search_context(
     """
     requested = requested_filters(db, locals())
     _not_blank(query)
-    reply = SemanticReply(query=query, results=[], count=0, model=db.memories.model())
+    reply = SemanticReply(query=query, results=[], count=0, model=db.model)
     if requested.problems:
         return SemanticReply(**reply, **_refused(requested))
     found = _search(db, locals(), mode="vector")

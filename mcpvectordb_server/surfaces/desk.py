@@ -201,10 +201,10 @@ def locate(db: Database, place: str) -> Located:
         return Located(memory(db, int(match[1])))
     # A document whose own name ends like lines is found first.
     for name in (place, *(f"{m[1]}:{m[2]}:{_count(m)}" for m in [_RANGE.fullmatch(place)] if m)):
-        [found] = db.documents.lookup_all([name])
+        [found] = db.documents.lookup([name])
         if found is not None:
             return Located(found.document, found.line, found.lines, found.former)
-    similar = db.documents.similar(place)
+    similar = db.documents.suggest(place)
     raise NotFound(
         f"there is no {cut(place, MAX_ECHO)}"
         + (f"; similar: {', '.join(similar)}" if similar else "; search for it, or grep its words")

@@ -362,9 +362,12 @@ def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
 
     Ask the user first. An id that is not there is no error: deleted_chunks is then 0.
     """
-    chunks = db.documents.delete(_given("doc_id", doc_id))
+    id = _given("doc_id", doc_id)
+    found = db.documents.get([id])
+    deleted = db.documents.delete(id)
+    chunks = sum(each.chunks for each in found) if deleted else 0
     reply = DeleteReply(status="deleted", doc_id=doc_id, deleted_chunks=chunks)
-    if not chunks:
+    if not deleted:
         reply["note"] = "no document has this id: nothing was deleted"
     return reply
 

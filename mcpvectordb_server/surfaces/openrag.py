@@ -273,11 +273,12 @@ def delete_document(
     document_id = document_id.strip()
     if not _UUID.fullmatch(document_id.lower()):
         raise OpenragError("invalid_document_id", "Invalid document ID format")
-    removed = db.documents.delete(document_id.lower())
-    if not removed:
+    found = db.documents.get([document_id.lower()])
+    if not db.documents.delete(document_id.lower()):
         raise OpenragError(
             "document_not_found", f"Document not found: {cut(document_id, MAX_ECHO)}"
         )
+    removed = found[0].chunks if found else 0
     return OpenragDeleteReply(
         status="success",
         document_id=document_id,

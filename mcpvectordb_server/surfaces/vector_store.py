@@ -147,9 +147,8 @@ def vector_delete(
     An id that is not there is no error: `deleted` is then false. The same id in another namespace
     stays.
     """
-    return VectorDeleteReply(
-        deleted=db.vectors.delete(id, store=_store(store_name), namespace=namespace or ""), id=id
-    )
+    deleted = db.vectors.delete(id, store=_store(store_name), namespace=namespace or "")
+    return VectorDeleteReply(deleted=deleted > 0, id=id)
 
 
 def vector_count(

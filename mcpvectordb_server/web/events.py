@@ -114,10 +114,10 @@ class FileWatch:
             self._thread.join(2)
 
     def _run(self) -> None:
-        version, loading, trouble = self._db.version(), self._db.loading, ""
+        version, loading, trouble = self._db.data_version(), self._db.loading, ""
         while not self._stop.wait(WATCH_SECONDS):
             try:
-                now = self._db.version()
+                now = self._db.data_version()
             except MCPVectorDBError as error:
                 if str(error) != trouble:  # said once, as long as it lasts
                     trouble = str(error)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcpvectordb import Config, Database
+from mcpvectordb import Config, Database, InvalidInput
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
@@ -38,15 +38,15 @@ def test_the_version_changes_with_what_others_write(path: Path) -> None:
         Database(path, embedder=Letters(), tuning=busy) as db,
         Database(path, embedder=Letters(), tuning=busy) as other,
     ):
-        version = db.version()
-        assert db.version() == version
+        version = db.data_version()
+        assert db.data_version() == version
         other.documents.ingest_text("tea", source="a.md")
-        changed = db.version()
-        assert changed != version and db.version() == changed
+        changed = db.data_version()
+        assert changed != version and db.data_version() == changed
         id = other.memories.add("t", "user", "hello").id
-        noted = db.version()
+        noted = db.data_version()
         other.memories.update(id, tags=["a"])
-        assert len({changed, noted, db.version()}) == 3
+        assert len({changed, noted, db.data_version()}) == 3
 
 
 def test_a_model_is_loading_until_it_is_loaded(path: Path) -> None:
@@ -92,3 +92,13 @@ def test_highlights_are_offsets_of_what_the_search_compares(
     text: str, query: str, marked: list[str], db: Database
 ) -> None:
     assert [text[start:end] for start, end in db.highlights(text, query)] == marked
+
+
+def test_texts_are_embedded_by_the_model_of_the_file(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        rows = db.embed([f"text {number}" for number in range(70)])  # more than one batch
+        assert rows.shape == (70, db.stats().dimension) and rows.dtype == np.float32
+        assert (rows[3] == Letters().embed(["text 3"])[0]).all() and db.model == Letters().name
+        assert db.embed([]).shape == (0, rows.shape[1]) and db.documents.count() == 0
+        with pytest.raises(InvalidInput, match="not one string"):
+            db.embed("text")

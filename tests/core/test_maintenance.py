@@ -418,5 +418,5 @@ def _check_space(db: Database) -> None:
     assert {"words of documents", "embeddings of memories", "codes of embeddings"} <= space.keys()
     db._file._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     assert sum(space.values()) == db.stats().bytes
-    db.documents.delete_where(library="default")
+    db.documents.delete(library="default")
     assert db.space()["unused"] > space["unused"]

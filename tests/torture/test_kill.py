@@ -67,7 +67,7 @@ def test_a_merge_that_is_killed_leaves_the_old_file_or_the_merged_one(
             db.documents.ingest_text(some_text(rng), source=f"{number}")
             db.memories.add(f"{number}", "user", some_text(rng).strip())
         db.copy_to(theirs)
-        db.documents.delete_where(where={"source": {"in": [str(each) for each in range(5)]}})
+        db.documents.delete(where={"source": {"in": [str(each) for each in range(5)]}})
     with opened(theirs) as db:
         for number in range(20, 60):
             db.documents.ingest_text(some_text(rng), source=f"{number}")

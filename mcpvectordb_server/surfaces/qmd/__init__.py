@@ -386,7 +386,7 @@ def _places(db: Database, names: Sequence[str]) -> list[Place | None]:
     """The documents of names or URIs, None for an unknown one; all are looked up at once."""
     spellings = {name: _spellings(name) for name in names}
     every = list(dict.fromkeys(each for some in spellings.values() for each in some))
-    found = dict(zip(every, db.documents.lookup_all(every), strict=True))
+    found = dict(zip(every, db.documents.lookup(every), strict=True))
     return [next(filter(None, map(found.get, spellings[name])), None) for name in names]
 
 
@@ -398,7 +398,7 @@ def _spellings(name: str) -> list[str]:
 
 
 def _similar(db: Database, name: str) -> list[str]:
-    return db.documents.similar(_spellings(name)[1])
+    return db.documents.suggest(_spellings(name)[1])
 
 
 def _not_found(name: str, paths: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -175,7 +176,7 @@ def list_documents(
     documents = site.db.documents
     found = documents.browse(library=library, where=where, limit=limit, offset=offset, sort=sort)
     return DocumentList(
-        documents=found,
+        documents=list(found),
         total=documents.count(library=library, where=where),
         note="" if found or offset else documents.why_empty(library=library, where=where),
     )
@@ -253,17 +254,14 @@ def delete_documents(
     dry_run: Annotated[bool, "Only say what would happen"] = False,
 ) -> DeletedDocuments:
     """Remove documents from the file; files and pages they came from are not touched."""
-    found, missing = [], []
-    for id in dict.fromkeys(ids):
-        try:
-            found.append(site.db.documents.get(id))
-        except NotFound:
-            missing.append(id)
+    wanted = list(dict.fromkeys(ids))
+    found = site.db.documents.get(wanted)
+    missing = sorted(set(wanted) - {each.id for each in found}, key=wanted.index)
     followed = {each.name for each in site.db.documents.libraries() if each.root}
     doomed = [{**vars(each), "followed": each.library in followed} for each in found]
     if found and not dry_run:
         # One change, so that it is undone at once.
-        site.db.documents.delete_where(where=[("id", "in", [each.id for each in found])])
+        site.db.documents.delete(each.id for each in found)
     return DeletedDocuments(
         dry_run=dry_run,
         documents=doomed,
@@ -281,16 +279,22 @@ def folders(
     path: Annotated[str, "A folder in it"] = "",
 ) -> FolderReply:
     """The folders of a library, by the paths of its documents."""
-    found = site.db.documents.folders(library, path)
-    inside = f"{found.path}/" if found.path else ""
+    shown = path.strip("/")
+    inside = f"{shown}/" if shown else ""
+    counts: Counter[str] = Counter()
+    for folder, documents in site.db.documents.values("folder", library=library).items():
+        place = f"{folder}/".removeprefix(f"{library}/")
+        if place.startswith(inside):
+            counts[place[len(inside) :].partition("/")[0]] += documents
+    own = counts.pop("", 0)
     return FolderReply(
         library=library,
-        path=found.path,
+        path=shown,
         folders=[
             FolderEntry(name=name, path=f"{inside}{name}", documents=count)
-            for name, count in found.folders
+            for name, count in sorted(counts.items())
         ],
-        documents=found.documents,
+        documents=own,
     )
 
 
@@ -299,7 +303,7 @@ def file_types(site: Site) -> FileTypeList:
     return FileTypeList(
         file_types=[
             FileTypeEntry(name=name, documents=count)
-            for name, count in site.db.documents.file_types().items()
+            for name, count in site.db.documents.values("file_type").items()
         ]
     )
 
@@ -309,7 +313,7 @@ def found_document(site: Site, id: str) -> tuple[Document, bool]:
     try:
         return site.db.documents.get(id), False
     except NotFound:
-        [place] = site.db.documents.lookup_all([id])
+        [place] = site.db.documents.lookup([id])
         if place is None or not place.former:
             raise
         return place.document, True
@@ -364,11 +368,7 @@ def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
     if not there:
         raise NotFound(f"no passage has the id {chunk}")
     found = there[0]
-    first = max(0, found.position - 1)
-    around = {
-        each.position: each
-        for each in site.db.documents.chunks(found.document.id, limit=3, offset=first)
-    }
+    around = {each.position: each for each in site.db.documents.neighbours(found)}
     waiting = site.db.documents.waiting(found.document.id)
     before, after = around.get(found.position - 1), around.get(found.position + 1)
     return NeighboursReply(

@@ -255,16 +255,16 @@ def tags(site: Site) -> TagList:
     """All tags."""
     return TagList(
         tags=[
-            TagEntry(name=name, memories=count) for name, count in site.db.memories.tags().items()
+            TagEntry(name=name, memories=count)
+            for name, count in site.db.memories.values("tag").items()
         ]
     )
 
 
 def timeline(site: Site) -> TimelineReply:
     """How many memories were stored on each day."""
-    return TimelineReply(
-        days=[DayEntry(date=day, memories=count) for day, count in site.db.memories.days().items()]
-    )
+    days = sorted(site.db.memories.values("day").items(), reverse=True)
+    return TimelineReply(days=[DayEntry(date=day, memories=count) for day, count in days])
 
 
 def _found(site: Site, id: int, *, images: bool = False) -> Memory:

@@ -167,7 +167,8 @@ def delete_vector(
     namespace: Annotated[str, "The namespace"] = "",
 ) -> DeletedVector:
     """Remove a vector."""
-    return DeletedVector(deleted=site.db.vectors.delete(id, store=store, namespace=namespace))
+    deleted = site.db.vectors.delete(id, store=store, namespace=namespace)
+    return DeletedVector(deleted=deleted > 0)
 
 
 def _reply(vector: Vector, *, numbers: bool = False) -> VectorReply:

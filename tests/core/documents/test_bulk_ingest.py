@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mcpvectordb import Database, EmbeddingFailed, InvalidInput, Progress, Unreadable
-from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters, python
 
 
@@ -105,7 +105,7 @@ def test_chunks_are_embedded_while_files_are_read(path: Path, folder: Path) -> N
             beside.append(recorder.begun.wait(30))
 
     with Database(path, embedder=recorder) as db:
-        db.documents.tuning = FolderTuning(documents_per_write=1)
+        db._store.tuning = Tuning(documents_per_write=1)
         db.documents.ingest_folder(folder, progress=wait)
     assert beside == [True] * 4 and not at_work()
 
@@ -173,7 +173,7 @@ def test_the_same_folder_gives_the_same_file_whatever_the_timing(
     found = []
     for name, seconds, documents in (("fast", 0.0, 32), ("slow", 0.03, 32), ("single", 0.01, 1)):
         with Database(tmp_path / f"{name}.db", embedder=Recorder(seconds)) as db:
-            db.documents.tuning = FolderTuning(documents_per_write=documents)
+            db._store.tuning = Tuning(documents_per_write=documents)
             db.documents.ingest_folder(folder)
             found.append(contents(db))
     assert found[0] == found[1] == found[2] and len(found[0][2]) == 90
@@ -258,7 +258,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 from mcpvectordb import Config, Database
-from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
 def memory(*_):

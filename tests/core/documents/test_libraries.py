@@ -177,7 +177,7 @@ def test_removing_a_library_removes_its_documents_and_descriptions_but_no_file(
     assert [each.name for each in db.documents.libraries()] == ["other"] and (
         root / "a.md"
     ).exists()
-    assert db.documents.browse() == [kept] and db.documents.sync() == [] and db.check() == []
+    assert [*db.documents.browse()] == [kept] and db.documents.sync() == [] and db.check() == []
     db.documents.add_library("notes", root)
     assert db.documents.descriptions("notes", "a.md") == []
 

@@ -168,11 +168,11 @@ def test_a_path_of_two_documents_finds_the_newest(db: Database, tmp_path: Path) 
 def test_similar_names_are_suggested_and_all_of_them_can_be_found(
     db: Database, notes: Path
 ) -> None:
-    assert db.documents.similar("meetng one.md") == ["notes/2025/meeting one.md"]
-    assert db.documents.similar("nots/tea.md:12")[0] == "notes/tea.md"
-    assert db.documents.similar("#abcdef") == []
+    assert db.documents.suggest("meetng one.md") == ["notes/2025/meeting one.md"]
+    assert db.documents.suggest("nots/tea.md:12")[0] == "notes/tea.md"
+    assert db.documents.suggest("#abcdef") == []
     for name in ("te.md", "notes/axc.md", "100.md", "plane.md"):
-        suggested = db.documents.similar(name)
+        suggested = db.documents.suggest(name)
         assert suggested and all(path(db, each) == each for each in suggested)
 
 
@@ -294,8 +294,8 @@ def test_many_names_are_found_like_one_by_one(db: Database, notes: Path) -> None
         except NotFound:
             return None
 
-    assert db.documents.lookup_all(names) == [alone(name) for name in names]
-    assert db.documents.lookup_all([]) == []
+    assert db.documents.lookup(names) == [alone(name) for name in names]
+    assert db.documents.lookup([]) == []
 
 
 def test_many_names_read_all_paths_once(
@@ -310,7 +310,7 @@ def test_many_names_read_all_paths_once(
     listed = paths._paths
     monkeypatch.setattr(paths, "_paths", counted)
     missing = [f"missing-{number}.md:{number}" for number in range(200)]
-    assert db.documents.lookup_all([*missing, "b", "tea.md"])[:200] == [None] * 200
+    assert db.documents.lookup([*missing, "b", "tea.md"])[:200] == [None] * 200
     assert len(scans) == 1
 
 
@@ -323,7 +323,7 @@ def test_the_candidates_of_a_name_are_all_documents_that_it_may_mean(
     def paths(name: str) -> list[str]:
         [places] = db.documents.candidates([name])
         assert [each.document for each in places][:1] == [
-            each.document for each in db.documents.lookup_all([name]) if each
+            each.document for each in db.documents.lookup([name]) if each
         ]
         return [each.document.path for each in places]
 

@@ -153,7 +153,7 @@ def test_browse_lists_newest_first_and_pages(db: Database) -> None:
     ]
     assert [each.id for each in db.documents.browse()] == ids[::-1]
     assert [each.id for each in db.documents.browse(limit=2, offset=1)] == [ids[3], ids[2]]
-    assert db.documents.browse(limit=0) == []
+    assert not db.documents.browse(limit=0)
     assert db.documents.count() == 5
 
 

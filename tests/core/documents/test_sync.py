@@ -25,7 +25,7 @@ from mcpvectordb import (
     Synced,
     Unreadable,
 )
-from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.index.tuning import Tuning
 from tests.support import ROOT, Letters, python
 from tests.support_files import KEYS, TOKENS
 
@@ -141,7 +141,7 @@ def test_changes_in_quick_succession_are_never_missed(folder: Folder) -> None:
 def test_a_file_is_not_read_before_a_later_change_must_get_another_time(
     folder: Folder, digits: int
 ) -> None:
-    folder.db.documents.tuning = FolderTuning(mtime_tick_ns=400_000_000)
+    folder.db._store.tuning = Tuning(mtime_tick_ns=400_000_000)
     file = folder.write("a.md")
     folder.db.documents.ingest_text("the file is made by now", source="x")
     now = time.time_ns() // 10**9 * 10**9 if digits == 0 else time.time_ns() | 1
@@ -565,7 +565,7 @@ def test_a_sync_without_the_model_stores_the_text_and_says_why_it_is_not_embedde
 def test_progress_counts_the_files_that_are_stored(
     folder: Folder,
 ) -> None:
-    folder.db.documents.tuning = FolderTuning(documents_per_write=2)
+    folder.db._store.tuning = Tuning(documents_per_write=2)
     seen: list[Progress] = []
     folder.write("known.md", "known")
     folder.sync()
@@ -600,7 +600,7 @@ def test_a_database_in_memory_follows_folders_too(tmp_path: Path) -> None:
 def test_a_sync_reads_stored_rows_in_pages(
     folder: Folder,
 ) -> None:
-    folder.db.documents.tuning = FolderTuning(rows_per_page=7)
+    folder.db._store.tuning = Tuning(rows_per_page=7)
     for number in range(40):
         folder.write(f"{number % 4}/{number}.md", str(number))
         folder.write(f"{number % 4}/{number}.png", EXECUTABLE + bytes([number]))

@@ -15,7 +15,7 @@ from tests.support import ROOT, Letters
 PROGRAM = """
 import sys
 from mcpvectordb import Database
-from mcpvectordb.documents.folder_tuning import FolderTuning
+from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
 
 def progressed(progress):
@@ -24,7 +24,7 @@ def progressed(progress):
         sys.stdin.read()
 
 db = Database(sys.argv[1], embedder=Letters())
-db.documents.tuning = FolderTuning(documents_per_write=1)
+db._store.tuning = Tuning(documents_per_write=1)
 db.documents.ingest_folder(
     sys.argv[2], library="my notes", metadata={"year": 2026}, pattern="*.md", progress=progressed
 )

@@ -62,7 +62,7 @@ def test_versions_take_a_share_of_the_file_and_the_newest_change_is_kept_whole(
         db.documents.ingest_many(
             [f"{n} " + "text " * 100 for n in range(60)], sources=[f"{n}.md" for n in range(60)]
         )
-        assert db.documents.delete_where(library="default") == 61
+        assert db.documents.delete(library="default") == 61
         assert db.stats().history_bytes > 20_000
         assert len(db.undo().restored) == 61  # although each of its transactions makes room
         assert db.documents.count() == 61 and db.check() == []

@@ -585,9 +585,11 @@ def test_items_can_be_checked_before_they_are_stored(db: Database) -> None:
 # Browsing.
 
 
-def test_get_returns_newest_first_and_leaves_out_unknown_ids(four: Database) -> None:
-    assert ids(four.memories.get([1, 99, 3, 1])) == [3, 1]
-    assert four.memories.get([]) == []
+def test_get_returns_one_or_those_that_there_are(four: Database) -> None:
+    assert ids(four.memories.get([3, 99, 1, 3])) == [3, 1]
+    assert four.memories.get([]) == [] and four.memories.get(3).id == 3
+    with pytest.raises(NotFound, match="no context has the id 99"):
+        four.memories.get(99)
     assert [len(memory.images) for memory in four.memories.get([1])] == [1]
     assert [len(memory.images) for memory in four.memories.get([1], images=False)] == [0]
 
@@ -772,7 +774,7 @@ def test_statistics_count_everything(four: Database) -> None:
 
 def test_statistics_count_missing_embeddings_and_name_unavailable_features(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
-        assert db.memories.model() == "letters"
+        assert db.model == "letters"
         db.memories.add("t", "user", "tea")
         stats = db.memories.statistics()
         assert (stats.chunks, stats.embedded, "vector" in stats.unavailable) == (1, 1, False)
@@ -780,7 +782,7 @@ def test_statistics_count_missing_embeddings_and_name_unavailable_features(path:
         db.memories.add("t", "user", "water")
         stats = db.memories.statistics()
         assert (stats.memories, stats.chunks, stats.embedded) == (2, 2, 1)
-        assert "letters" in stats.unavailable["vector"] and db.memories.model() == "letters"
+        assert "letters" in stats.unavailable["vector"] and db.model == "letters"
 
 
 def test_reading_works_before_any_memory_is_stored(db: Database) -> None:
@@ -822,10 +824,14 @@ def test_damage_to_indexes_is_reported_and_repaired_by_rebuild(four: Database, p
     assert ids(four.memories.search("apple", mode="text")) == [1]
 
 
-def test_tags_and_days_are_counted(db: Database) -> None:
-    assert db.memories.tags() == {} == db.memories.days()
+def test_the_values_of_a_field_are_counted(db: Database) -> None:
+    assert db.memories.values("tag") == {} == db.memories.values("day")
     for day, tags in ((1, ["a"]), (1, ["b", "a"]), (2, ["b", "a"])):
         db.memories._clock = lambda day=day: datetime(2025, 11, day, 12, tzinfo=UTC)
         db.memories.add(f"t{day}{len(tags)}", "user", f"text {day}", tags=tags)
-    assert list(db.memories.tags().items()) == [("a", 3), ("b", 2)]
-    assert list(db.memories.days().items()) == [("2025-11-02", 1), ("2025-11-01", 2)]
+    assert list(db.memories.values("tag").items()) == [("a", 3), ("b", 2)]
+    assert list(db.memories.values("day").items()) == [("2025-11-01", 2), ("2025-11-02", 1)]
+    assert db.memories.values("thread", tags=["b"]) == {"t12": 1, "t22": 1}
+    with pytest.raises(InvalidInput, match="field must be one of id, thread"):
+        db.memories.values("color")
+    assert [each.id for each in db.memories] == [1, 2, 3]

@@ -93,7 +93,7 @@ WRITES: dict[str, Callable[[Database], Any]] = {
     "ingest_texts": lambda db: db.documents.ingest_folder(Path(__file__).parent),
     "update": lambda db: db.documents.update(db.documents.browse()[0].id, title="new"),
     "delete": lambda db: db.documents.delete(db.documents.browse()[0].id),
-    "delete_where": lambda db: db.documents.delete_where(library="default"),
+    "delete_where": lambda db: db.documents.delete(library="default"),
     "add_library": lambda db: db.documents.add_library("x", Path(__file__).parent),
     "remove_library": lambda db: db.documents.remove_library("default"),
     "describe": lambda db: db.documents.describe("default", "", "text"),
@@ -356,11 +356,11 @@ def test_a_search_sees_one_snapshot(engine: Database, file: Database, postgres_u
 def test_the_version_is_another_one_after_publishing(
     engine: Database, file: Database, postgres_url: str
 ) -> None:
-    before = engine.version()
-    assert engine.version() == before
+    before = engine.data_version()
+    assert engine.data_version() == before
     file.documents.ingest_text("white tea", source="white")
     file.publish(postgres_url, origin="one")
-    assert engine.version() != before
+    assert engine.data_version() != before
 
 
 def test_warming_it_loads_the_model_alone(engine: Database) -> None:

@@ -180,7 +180,7 @@ def listings(rng: random.Random) -> Iterator[tuple[str, Question]]:
     chosen = where(rng)
     yield f"count {chosen}", lambda db: db.documents.count(where=chosen)
     yield "libraries", lambda db: db.documents.libraries()
-    yield "types", lambda db: db.documents.file_types()
+    yield "types", lambda db: db.documents.values("file_type")
     yield "coverage", lambda db: db.documents.coverage()
     yield "paths", lambda db: [each.path for each in db.documents.matching("**")]
     yield (
@@ -194,9 +194,12 @@ def listings(rng: random.Random) -> Iterator[tuple[str, Question]]:
             for each in db.documents.browse(limit=100)
         ],
     )
-    yield "folders", lambda db: [db.documents.folders(each) for each in LIBRARIES]
+    yield "folders", lambda db: db.documents.values("folder")
     yield "contexts", lambda db: db.memories.browse(limit=50, images=True)
-    yield "threads", lambda db: (db.memories.threads(), db.memories.tags(), db.memories.days())
+    yield (
+        "threads",
+        lambda db: (db.memories.threads(), db.memories.values("tag"), db.memories.values("day")),
+    )
     yield "vectors", lambda db: (db.vectors.browse(store=None), db.vectors.stores())
     name = rng.choice(WORDS)
     yield f"lookup {name}", lambda db: db.documents.lookup(f"{name}/n3.md")

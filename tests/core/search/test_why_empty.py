@@ -82,7 +82,7 @@ def test_no_library_is_known_in_an_empty_file() -> None:
 
 
 def test_a_listing_is_explained_as_a_search_is(db: Database) -> None:
-    assert db.documents.browse(library="wrk") == []
+    assert not db.documents.browse(library="wrk")
     assert "did you mean 'work'?" in db.documents.why_empty(library="wrk")
     with pytest.raises(InvalidFilter):
         db.documents.why_empty(where={"siez": 1})

@@ -64,7 +64,7 @@ def test_every_question_has_a_deadline(hasty: Database) -> None:
         documents.libraries,
         documents.coverage,
         lambda: documents.lookup("lamp.md"),
-        lambda: documents.similar("lamb.md"),
+        lambda: documents.suggest("lamb.md"),
         lambda: documents.matching("**"),
         lambda: memories.search("lamp"),
         lambda: memories.get([1]),
@@ -195,7 +195,7 @@ def diffed(db: Database) -> str:
             lambda db: db.verify("cup", document="wide.md", line=9),
         ),
         ("comparing versions", 100, diffed),
-        ("comparing the names of documents", 20, lambda db: db.documents.similar("note/7.md")),
+        ("comparing the names of documents", 20, lambda db: db.documents.suggest("note/7.md")),
         ("comparing the names of documents", 20, lambda db: db.documents.matching("**/7.md")),
         (
             "comparing the names of documents",

@@ -133,19 +133,28 @@ def test_invalid_input_is_refused_and_creates_no_store(
     assert db.vectors.stores() == [] and db.vectors.count(store=None) == 0
 
 
-def test_delete_returns_whether_the_id_existed_and_leaves_it_in_other_namespaces(
-    db: Database,
-) -> None:
-    db.vectors.add("a", [1.0])
+def test_delete_counts_what_existed_and_leaves_ids_in_other_namespaces(db: Database) -> None:
+    db.vectors.add_many(["a", "b"], [[1.0], [2.0]])
     db.vectors.add("a", [1.0], namespace="n")
-    assert (
-        db.vectors.delete("a")
-        and not db.vectors.delete("a")
-        and not db.vectors.delete("a", store="unknown")
-    )
+    assert db.vectors.delete("a", store="unknown") == 0
+    assert db.vectors.delete(["a", "b", "no such"]) == 2 and db.vectors.delete("a") == 0
     assert db.vectors.get("a", namespace="n")
-    with pytest.raises(NotFound, match="no vector has the id 'a'"):
+    with pytest.raises(NotFound):
         db.vectors.get("a")
+
+
+def test_one_vector_is_got_or_those_that_there_are(db: Database) -> None:
+    db.vectors.add_many(["a", "b"], [[1.0], [2.0]])
+    assert [each.id for each in db.vectors.get(["b", "no such", "a", "b"])] == ["b", "a"]
+    db.vectors.add("c", [3.0], store="other")
+    assert [each.id for each in db.vectors] == ["a", "b", "c"]
+
+
+def test_a_search_is_explained_on_request(db: Database) -> None:
+    db.vectors.add("a", [1.0])
+    assert db.vectors.search([1.0]).explained is None
+    explained = db.vectors.search([1.0], explain=True).explained
+    assert explained and explained.rows == 1 and "vectors" in explained.plan
 
 
 def test_many_are_accepted_as_a_matrix_or_as_a_list_of_mixed_dimensions(db: Database) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Database, DocumentHeading, InvalidFilter, InvalidInput, NotFound
+from mcpvectordb import Config, Database, DocumentHeading, InvalidFilter, InvalidInput, NotFound
 from mcpvectordb.documents import rows
 from mcpvectordb.index.tuning import Tuning
 from tests.support import Letters
@@ -94,16 +94,16 @@ def filled(path: Path, count: int = 130) -> Database:
 
 def test_documents_are_deleted_by_conditions(path: Path) -> None:
     with filled(path) as db:
-        assert db.documents.delete_where(where={"metadata.number": {"gte": 10}}) == 120
-        assert db.documents.delete_where(where={"metadata.number": {"gte": 10}}) == 0
-        assert db.documents.delete_where(where={"source": "other.md"}, library="notes") == 0
+        assert db.documents.delete(where={"metadata.number": {"gte": 10}}) == 120
+        assert db.documents.delete(where={"metadata.number": {"gte": 10}}) == 0
+        assert db.documents.delete(where={"source": "other.md"}, library="notes") == 0
         assert db.documents.count(library="notes") == 10 and db.documents.count() == 11
         found = db.documents.search("note tea", mode="text", limit=100)
         assert {hit.item.document.source for hit in found} == {
             *(f"{number}.md" for number in range(10)),
             "other.md",
         }
-        assert db.documents.delete_where(library="notes") == 10
+        assert db.documents.delete(library="notes") == 10
         assert [each.source for each in db.documents.browse()] == ["other.md"]
         assert db.check() == []
 
@@ -113,8 +113,8 @@ def test_documents_are_deleted_by_conditions(path: Path) -> None:
 )
 def test_an_empty_condition_deletes_nothing(given: dict[str, Any], path: Path) -> None:
     with filled(path, 3) as db:
-        with pytest.raises(InvalidInput, match="delete_where needs a condition"):
-            db.documents.delete_where(**given)
+        with pytest.raises(InvalidInput, match="delete needs ids, a condition"):
+            db.documents.delete(**given)
         assert db.documents.count() == 4
 
 
@@ -122,9 +122,9 @@ def test_a_wrong_condition_deletes_nothing(path: Path) -> None:
     with filled(path, 3) as db:
         for where in ({"color": "red"}, {"size": {"gt": "abc"}}, {"page": 1}):
             with pytest.raises(InvalidFilter):
-                db.documents.delete_where(where=where)
+                db.documents.delete(where=where)
         with pytest.raises(InvalidInput):
-            db.documents.delete_where(library="")
+            db.documents.delete(library="")
         assert db.documents.count() == 4
 
 
@@ -140,7 +140,7 @@ def test_a_document_that_stops_matching_meanwhile_stays(
             other.documents.update(last.id, metadata={"number": -1})
 
         monkeypatch.setattr(db.documents.unpublished, "clean", between_transactions)
-        assert db.documents.delete_where(where={"metadata.number": {"gte": 0}}) == 59
+        assert db.documents.delete(where={"metadata.number": {"gte": 0}}) == 59
         assert db.documents.get(last.id).metadata == {"number": -1}
 
 
@@ -180,19 +180,39 @@ def test_documents_are_listed_in_the_order_that_is_asked_for(db: Database) -> No
         db.documents.browse(sort="random")  # type: ignore[arg-type]
 
 
-def test_folders_are_those_of_the_paths_of_documents(db: Database, tmp_path: Path) -> None:
-    folder = tmp_path / "notes"
-    (folder / "tea" / "green").mkdir(parents=True)
-    for name in ("top.md", "tea/a.md", "tea/b.md", "tea/green/c.md"):
-        (folder / name).write_text(f"# {name}")
-    db.documents.add_library("notes", folder)
-    db.documents.sync("notes")
-    whole = db.documents.folders("notes")
-    assert (whole.documents, whole.folders) == (1, (("tea", 3),))
-    inside = db.documents.folders("notes", "/tea/")
-    assert (inside.path, inside.documents, inside.folders) == ("tea", 2, (("green", 1),))
-    assert db.documents.folders("notes", "no such").folders == ()
-    assert db.documents.folders("no library").documents == 0
+def test_the_values_of_a_field_are_counted(db: Database) -> None:
+    for source, library in (("a.md", "x"), ("tea/b.md", "x"), ("tea/c.txt", "x"), ("d.md", "y")):
+        db.documents.ingest_text(source, source=source, library=library)
+    assert list(db.documents.values("file_type").items()) == [("md", 3), ("txt", 1)]
+    assert db.documents.values("folder", library="x") == {"x/tea": 2, "x": 1}
+    assert db.documents.values("library", where={"file_type": "txt"}) == {"x": 1}
+    with pytest.raises(InvalidInput, match="field must be one of id, library"):
+        db.documents.values("color")
+
+
+def test_all_documents_are_iterated_over_in_pages(db: Database) -> None:
+    sources = [f"{number}.md" for number in range(5)]
+    db.documents.ingest_many(sources, sources=sources)
+    db._store.tuning = Tuning(rows_per_page=2)
+    assert [each.source for each in db.documents] == sources
+
+
+def test_one_document_is_got_or_those_that_there_are(db: Database) -> None:
+    one, other = (db.documents.ingest_text(each, source=each).document for each in "ab")
+    assert db.documents.get(one.id) == one
+    assert db.documents.get([other.id, "no such", one.id, other.id]) == [other, one]
+    with pytest.raises(NotFound):
+        db.documents.get("no such")
+
+
+def test_a_passage_has_neighbours(path: Path) -> None:
+    with Database(path, config=Config(chunk_size=40, chunk_overlap=0)) as db:
+        text = "\n\n".join(f"Paragraph {number}: " + "word " * 30 for number in range(6))
+        chunks = db.documents.chunks(db.documents.ingest_text(text, source="a.md").document.id)
+        assert len(chunks) > 4
+        assert db.documents.neighbours(chunks[2]) == chunks[1:4]
+        assert db.documents.neighbours(chunks[0], after=2) == chunks[:3]
+        assert db.documents.neighbours(chunks[-1], before=2, after=9) == chunks[-3:]
 
 
 @pytest.mark.parametrize("followed", [True, False])
@@ -209,17 +229,12 @@ def test_documents_are_filtered_by_their_path_and_folder(
     else:
         db.documents.ingest_folder(folder, library="notes")
     for each in db.documents.browse():
-        assert db.documents.browse(where={"path": each.path}) == [each]
-        assert db.documents.browse(where={"folder": each.path.rpartition("/")[0]}) == [each]
+        assert [*db.documents.browse(where={"path": each.path})] == [each]
+        folder_of = each.path.rpartition("/")[0]
+        assert [*db.documents.browse(where={"folder": folder_of})] == [each]
     assert db.documents.count(where={"path": {"starts_with": "notes/"}}) == 2
     found = db.documents.search("md", where={"path": {"ends_with": "tea/a.md"}})
     assert [hit.item.document.title for hit in found] == ["tea/a.md"]
-
-
-def test_types_are_counted_the_most_frequent_first(db: Database) -> None:
-    for source in ("a.md", "b.md", "c.py"):
-        db.documents.ingest_text("x = 1", source=source)
-    assert list(db.documents.file_types().items()) == [("md", 2), ("py", 1)]
 
 
 def test_files_of_which_nothing_came_are_named_with_the_reason(
