@@ -137,7 +137,7 @@ def test_explain_shows_the_scores_of_each_leg(notes: Commands) -> None:
         "search", "budget", "--explain"
     )
     assert "BM25" not in notes.run("search", "budget")
-    assert "sum of ranks " in notes.run("search", "budget", "--unit", "document", "--explain")
+    assert "BM25 " in notes.run("search", "budget", "--unit", "document", "--explain")
 
 
 def test_a_search_says_when_nothing_relevant_was_found(
