@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpvectordb import Config, Database
 from mcpvectordb.storage.log import logs_set_aside
 from tests.guarantees import Guarantee
 from tests.torture.support_torture import (
@@ -109,6 +110,52 @@ def merge_and_say_so(path: Path, other: Path, begun: Path) -> None:
     with opened(path) as db:
         begun.touch()
         db.merge(other)
+
+
+OLD_MODEL, NEW_MODEL = "all-MiniLM-L6-v2", "bge-small-en-v1.5"
+
+
+def test_a_change_of_model_that_is_killed_leaves_a_file_that_answers_and_can_be_completed(
+    guarantee: Callable[..., Guarantee], tmp_path: Path
+) -> None:
+    base, path, rng = tmp_path / "base.db", tmp_path / "killed.db", random.Random("models")
+    with Database(base, config=Config(model=OLD_MODEL)) as db:
+        for number in range(30):
+            db.documents.ingest_text(some_text(rng), source=f"{number}", embed=False)
+            db.memories.add(f"{number}", "user", some_text(rng).strip())
+        db.embed_pending()
+        before = state(db)
+    outcomes = Counter[str]()
+
+    def round(number: int, rng: random.Random) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        shutil.copy(base, path)
+        begun = tmp_path / f"{number}.begun"
+        child = start(use_model_and_say_so, path, begun)
+        wait_for(begun.exists, what="the change of model")
+        time.sleep(rng.uniform(0.0, 1.5))
+        child.kill()
+        child.join()
+        with Database(path) as db:
+            outcomes[db.stats().model] += 1
+            assert db.check() == [] and state(db) == before
+            assert db.documents.search("anything", mode="vector").hits
+            db.use_model(NEW_MODEL)
+            assert (db.stats().model, db.stats().pending) == (NEW_MODEL, 0)
+            assert db.documents.search("anything", mode="vector").hits
+            assert db.check() == [] and state(db) == before
+
+    row = guarantee("1 change of model killed", full=100, short=2)
+    row.run_rounds(round)
+    row.note = f"old {outcomes[OLD_MODEL]}, new {outcomes[NEW_MODEL]}"
+
+
+def use_model_and_say_so(path: Path, begun: Path) -> None:
+    """What a child process does: embed everything by another model."""
+    with Database(path) as db:
+        begun.touch()
+        db.use_model(NEW_MODEL)
 
 
 def fresh(folder: Path) -> State:
