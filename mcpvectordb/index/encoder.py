@@ -66,6 +66,7 @@ class Encoder:
         self._warming: threading.Thread | None = None
         self._tokens: TokenPipeline | None = None
         self._settled: tuple[int, int] | None = None
+        self._last_query: tuple[int, str, bytes] | None = None
         self.background: BackgroundEmbedder | None = None
         self.provisional = ProvisionalEmbedder(file, config, indexes)
         self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
@@ -253,17 +254,25 @@ class Encoder:
         try:
             with deadline.paused():
                 embedder = self._embedder(fixed)
-                vector = checked(embedder, [text], query=True)[0]
+                vector = self._query_vector(embedder, fixed.key, text)
         except ModelError as error:
             return str(error)
         blind = blind and getattr(embedder, "latin_only", False)
         return QueryEmbedding(
             fixed.key,
-            vector.tobytes(),
+            vector,
             BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
             installed.catalogued(fixed),
             provisional=fast,
         )
+
+    def _query_vector(self, embedder: Embedder, model: int, text: str) -> bytes:
+        """The embedding of a query; documents and memories are asked by the same one."""
+        known = self._last_query
+        if known is None or known[:2] != (model, text):
+            known = model, text, checked(embedder, [text], query=True)[0].tobytes()
+            self._last_query = known
+        return known[2]
 
     def missing_reason(self) -> str:
         """Why the file's model is not available on this machine; "" if it is.

@@ -126,8 +126,11 @@ class JointSearch:
         self._file, self._documents, self._memories = file, documents, memories
 
     def search(self, question: JointQuery, which: JointFilter) -> Results[Chunk | Memory]:
-        """The best of both shelves, in one ranking."""
-        answers = [self._answers(mode, text, question, which) for mode, text in question.searches]
+        """The best of both shelves, in one ranking; all of it is read in one snapshot."""
+        with self._file.reading():
+            answers = [
+                self._answers(mode, text, question, which) for mode, text in question.searches
+            ]
         fused = ranking.fuse(
             [
                 ranking.merge(*(found[kind].hits if kind in found else () for kind in KINDS))
