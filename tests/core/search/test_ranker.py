@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
+from mcpvectordb.storage.file import File
 
 
 class ByHand:
@@ -88,3 +93,56 @@ def test_stop_words_do_not_decide_the_ranking(path: Path) -> None:
         (best, *_) = db.documents.search("How do I glaze it, and why should it be so?", mode="text")
         assert best.item.document.source == "glaze"
         assert db.documents.search("how do I", mode="text")[0].item.document.source == "questions"
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "text", "vector"])
+def test_a_question_is_answered_in_one_snapshot(
+    path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Database(path, embedder=ByHand(0.5)) as db:
+        db.documents.ingest_text("A kettle for the summer house.", source="kettle")
+        db.memories.add("house", "user", "The kettle is in the summer house.")
+        questions = {
+            "passages": partial(db.documents.search, "kettle", mode=mode),
+            "documents": partial(db.documents.search, "kettle", mode=mode, unit="document"),
+            "memories": partial(db.memories.search, "kettle", mode=mode),
+            "both": partial(db.search, "kettle"),
+        }
+        begun: list[str] = []
+        begin = File._begin
+
+        def counted(file: File, connection: Any, statement: str) -> None:
+            begun.append(statement)
+            begin(file, connection, statement)
+
+        monkeypatch.setattr(File, "_begin", counted)
+        for name, ask in questions.items():
+            begun.clear()
+            assert ask().hits and begun == ["BEGIN"], name
+
+
+def test_a_document_is_as_good_as_its_best_passage(path: Path) -> None:
+    long = "\n\n".join(f"# Part {number}\n\n" + "water " * 80 for number in range(40))
+    with Database(path, embedder=ByHand(0.5), config=Config(chunk_size=32)) as db:
+        db.documents.ingest_text(f"{long}\n\n# Tea\n\nA kettle of tea", source="long")
+        for number in range(3):
+            db.documents.ingest_text(f"A kettle, number {number}", source=f"{number}")
+        for mode in ("hybrid", "text", "vector"):
+            found = db.documents.search("kettle tea", mode=mode, unit="document", limit=4)
+            best = db.documents.search("kettle tea", mode=mode, limit=50)
+            sources = list(dict.fromkeys(hit.item.document.source for hit in best))[:4]
+            assert [hit.item.document.source for hit in found] == sources
+
+
+@given(st.lists(st.sampled_from(["kettle", "teapot", "plate", "spoon cake"]), max_size=9))
+def test_memories_are_ranked_by_words_and_by_their_nearest_passage(words: list[str]) -> None:
+    with Database(":memory:", embedder=ByHand(0.5)) as db:
+        for number, word in enumerate(words):
+            db.memories.add(f"{number}", "user", word)
+        found = db.memories.search("kettle", limit=20)
+        assert len(found) == len(words)
+        assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+        having = [("kettle" in hit.item.text) for hit in found]
+        assert having == sorted(having, reverse=True)
+        exclude = db.memories.search("teapot -kettle", limit=20)
+        assert not any("kettle" in hit.item.text for hit in exclude)

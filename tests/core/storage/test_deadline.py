@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,17 @@ def test_reads_in_one_block_share_what_is_left_and_the_outer_block_counts() -> N
 def test_time_between_reads_does_not_count() -> None:
     with deadline.shared(NOTHING):
         deadline.check()  # no read is running
+
+
+def test_the_time_of_a_model_does_not_count() -> None:
+    with deadline.running(100):
+        before = deadline.left()
+        with deadline.paused():
+            time.sleep(0.02)
+        after = deadline.left()
+        assert before is not None and after is not None and before - after < 0.02
+    with deadline.paused():  # outside of a read nothing runs
+        assert deadline.left() is None
 
 
 def test_a_search_that_was_stopped_at_any_check_leaves_nothing_half_loaded(tmp_path: Path) -> None:
