@@ -1,1 +1,1 @@
-"""Measurements of mcpvectordb through its public API; README.md has the results."""
+"""Measurements of mcpvectordb through its public API; `results` has what they gave."""

@@ -214,10 +214,26 @@ def test_the_modules_that_the_map_names_exist() -> None:
     }
 
 
-def test_the_documents_for_contributors_have_no_broken_link() -> None:
-    for page in (ROOT / ".github").glob("*.md"):
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
+@pytest.mark.parametrize("folder", [".github", "benchmarks"])
+def test_the_documents_for_contributors_have_no_broken_link(folder: str) -> None:
+    for page in (ROOT / folder).rglob("*.md"):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_decision_is_dated_and_listed() -> None:
+    listed = (ROOT / ".github" / "decisions" / "README.md").read_text("utf-8")
+    for page in (ROOT / ".github" / "decisions").glob("0*.md"):
+        title, date, *_ = page.read_text("utf-8").split("\n\n")
+        assert re.match(r"\d{4}-\d\d-\d\d", date), page.name
+        assert f"- [{page.name[:3]}]({page.name}) {title[len('# 000. ') :]}\n" in listed, page.name
+
+
+@pytest.mark.parametrize(
+    ("page", "most"), [(".github/ARCHITECTURE.md", 10_000), ("benchmarks/README.md", 8_000)]
+)
+def test_what_is_read_first_stays_short(page: str, most: int) -> None:
+    assert (ROOT / page).stat().st_size <= most, "decisions and results have files of their own"
 
 
 def test_the_workflow_runs_on_every_platform_that_the_readme_names() -> None:

@@ -95,6 +95,10 @@ def search(
     if len(wanted) + as_json > 1:
         named = " and ".join(f"--{form}" for form in ([*["json"] * as_json, *wanted]))
         raise click.UsageError(f"{named} contradict each other: choose one")
+    if options["expand"]:
+        if options["unit"] != "document":
+            raise click.UsageError("--expand applies to documents only: add --unit document")
+        options["fusion"] = "rrf"  # whose rankings an expansion adds to
     with opened() as db:
         check_library(db, options["library"])
         results = db.documents.search(query, where=conditions_from(conditions), **options)

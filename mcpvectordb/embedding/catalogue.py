@@ -82,7 +82,7 @@ class Model:
     - carrier: the distribution that contains the files, in its folder `carried_in`; hub: the
       repository to pull them from.
     - languages: which it was trained on, as a person would say it; "" if that is not known.
-    - measured: nDCG@10 of hybrid searches with it, by collection (`benchmarks/README.md`).
+    - measured: nDCG@10 of hybrid searches with it, by collection (`benchmarks/results/quality.md`).
     - files: by role: "model", "tokenizer", and "data" for weights outside of the ONNX graph; none
       for a model behind an endpoint.
     """

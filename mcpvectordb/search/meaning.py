@@ -7,7 +7,7 @@ for the cosine by the file's model that lies as many standard deviations above t
 m + s · (c - m') / s', where m and s are mean and deviation of the query's cosines to a sample of
 the passages that the file's model has embedded, m' and s' to a sample of the others (z-scores). Of
 rankings by rank, by minimum and maximum and by a fixed scale, none came near it in all collections
-(benchmarks/README.md).
+(benchmarks/results/provisional.md).
 """
 
 from __future__ import annotations

@@ -42,6 +42,12 @@ def test_the_best_lines_are_shown_and_not_the_beginning(notes: Commands) -> None
     assert "line 1 of" not in out
 
 
+def test_a_search_for_documents_is_expanded_on_request(filled: Shell) -> None:
+    assert "apple.md" in filled.run("search", "apples", "--unit", "document", "--expand")
+    filled.run("search", "apples", "--expand", code=2)
+    assert "add --unit document" in filled.err
+
+
 def test_passages_that_say_the_same_are_named_with_the_best(notes: Commands) -> None:
     (notes.folder / "notes" / "copy.md").write_text(PLAN)
     with Database(notes.db, embedder=Letters()) as db:
