@@ -149,7 +149,7 @@ def test_an_internal_error_says_nothing_of_the_inside(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("/home/me/secret SELECT * FROM passwords")
 
-    monkeypatch.setattr(filled.db.documents, "file_types", fail)
+    monkeypatch.setattr(filled.db.documents, "values", fail)
     status, answer = filled.ask("GET", "/api/file_types")
     assert (status, answer["error"]["code"]) == (500, "internal")
     assert "secret" not in json.dumps(answer) and "passwords" in caplog.text
