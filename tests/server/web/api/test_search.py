@@ -23,13 +23,6 @@ def test_highlights_are_offsets_in_code_points_and_never_markup(filled: Served) 
     assert [line["text"][start:end] for start, end in line["highlights"]] == ["Japan"]
 
 
-def test_what_is_not_embedded_yet_is_found_by_words_and_said(served: Served) -> None:
-    served.db.documents.ingest_text("green tea", source="a.md", embed=False)
-    found = served.post("/api/search", query="tea")
-    assert found["hits"] and found["legs"] == ["text"] and "vector" in found["reasons"]
-    assert found["backlog"]["pending"] == 1 and found["backlog"]["note"]
-
-
 def test_an_empty_file_and_an_empty_question_are_no_errors(served: Served) -> None:
     for query in ("", " ", "tea", '"', "-", "-tea"):
         assert served.post("/api/search", query=query)["hits"] == []
