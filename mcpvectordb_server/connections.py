@@ -26,6 +26,9 @@ from mcpvectordb import InvalidInput
 LET_IN = "mcpvectordb.let_in"
 """The key that a gate puts into the ASGI scope of a request that came with the right token."""
 
+MIN_TOKEN = 16
+"""Fewest characters of a bearer token."""
+
 _POLICY_VIOLATION = 1008  # of RFC 6455, for a WebSocket that is closed because it is not allowed
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -96,6 +99,19 @@ class Gate:
             await self._app(scope, receive, send)
         else:
             raise ValueError(f"the gate cannot check ASGI scopes of the type {kind!r}")
+
+
+def usable_token(token: str, origin: str, remedy: str) -> str:
+    """The token without blanks around it; one that could be guessed or not be sent is refused."""
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):  # zeros after a power failure, for example
+        raise InvalidInput(f"{origin} has characters that no HTTP header can have; {remedy}")
+    if len(token) < MIN_TOKEN:
+        raise InvalidInput(
+            f"{origin} has {len(token)} characters, and a token needs at least {MIN_TOKEN}; "
+            f"{remedy}"
+        )
+    return token
 
 
 def bearer_token(headers: Headers) -> str:

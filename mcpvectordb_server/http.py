@@ -35,11 +35,9 @@ from mcpvectordb_server.connections import (
     bearer_token,
     host_of,
     is_loopback,
+    usable_token,
     uvicorn_server,
 )
-
-MIN_TOKEN = 16
-"""Fewest characters of a bearer token."""
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The answer to a CORS preflight: what a page of an allowed origin may send.
@@ -61,7 +59,7 @@ class AccessGate(Gate):
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
         super().__init__(app)
-        self._token = _long_enough(token, "the token of the gate", "give a longer one").encode()
+        self._token = usable_token(token, "the token of the gate", "give a longer one").encode()
         self._hosts = {host.lower() for host in hosts}
 
     def answer(self, scope: Scope, headers: Headers) -> Response | None:
@@ -153,7 +151,7 @@ def token_for(host: str, given: str | None, folder: Path) -> str:
     Where there is neither, a token is made, kept in `folder` and shown once on stderr.
     """
     if given is not None:
-        return _long_enough(
+        return usable_token(
             given,
             "MCPVECTORDB_TOKEN",
             "give a longer one, or unset it to use the one in the data folder",
@@ -200,17 +198,4 @@ def _kept_token(path: Path) -> str:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             raise InvalidInput(f"{path} can be read by others; run: chmod 600 {path}")
         text = file.read()
-    return _long_enough(text, f"the token file {path}", "remove it to have a new token made")
-
-
-def _long_enough(token: str, origin: str, remedy: str) -> str:
-    """The token without blanks around it; one that could be guessed or not be sent is refused."""
-    token = token.strip()
-    if not (token.isascii() and token.isprintable()):  # zeros after a power failure, for example
-        raise InvalidInput(f"{origin} has characters that no HTTP header can have; {remedy}")
-    if len(token) < MIN_TOKEN:
-        raise InvalidInput(
-            f"{origin} has {len(token)} characters, and a token needs at least {MIN_TOKEN}; "
-            f"{remedy}"
-        )
-    return token
+    return usable_token(text, f"the token file {path}", "remove it to have a new token made")
