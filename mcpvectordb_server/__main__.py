@@ -7,15 +7,15 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError, __version__
 from mcpvectordb_server.options import (
     Options,
-    PrintableFormatter,
+    close_in_time,
     default_db,
+    log_to_stderr,
     parse,
     report_error,
 )
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from mcpvectordb_server.surface import ExposedTool, Surface
-
-# Nothing is lost after this time: every write was a committed transaction.
-CLOSING = 3.0
-"""Seconds to wait for the database to close."""
 
 EMBED_SECONDS = 8.0
 """Seconds from the beginning of an ingest for which its reply waits for embeddings; less than
@@ -50,9 +46,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-ser
 def serve(options: Options) -> None:
     """Serve according to the options. Does not return: the process ends with the last client."""
     # MCP hosts show stderr to users; stdout is reserved for the protocol.
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    log_to_stderr()
     # Importing the SDK makes many objects that live as long as the process: collecting is wasted.
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -68,7 +62,7 @@ def serve(options: Options) -> None:
     try:
         _run(options, db, surfaces, offered, transport)
     finally:
-        _close(db)
+        close_in_time(db)
     sys.stderr.flush()
     # The thread of a cancelled call may still be running, and the interpreter would wait for it.
     os._exit(0)
@@ -156,19 +150,12 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
 
 def _stop_on_signals(db: Database) -> None:
     def stop(number: int, _: object) -> None:
-        _close(db)
+        close_in_time(db)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-
-
-def _close(db: Database) -> None:
-    """Close the database in a thread, so that a call that hangs cannot keep the process alive."""
-    closing = threading.Thread(target=db.close, daemon=True)
-    closing.start()
-    closing.join(CLOSING)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcpvectordb import InvalidInput
@@ -24,6 +26,10 @@ from mcpvectordb import InvalidInput
 LET_IN = "mcpvectordb.let_in"
 """The key that a gate puts into the ASGI scope of a request that came with the right token."""
 
+MIN_TOKEN = 16
+"""Fewest characters of a bearer token."""
+
+_POLICY_VIOLATION = 1008  # of RFC 6455, for a WebSocket that is closed because it is not allowed
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -56,6 +62,62 @@ class HttpLimits:
 
 
 LIMITS = HttpLimits()
+
+
+class Gate:
+    """Stands before an application: what `answer` answers does not reach it.
+
+    WebSockets, and kinds of connection that are not known, never do.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def answer(self, scope: Scope, headers: Headers) -> Response | None:
+        """A refusal, or an answer without secrets; None if the request may pass."""
+        raise NotImplementedError
+
+    def complete(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Add to the headers of every answer."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on to the application."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.complete(scope, MutableHeaders(scope=message))
+            await send(message)
+
+        kind = scope["type"]
+        if kind == "websocket":
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        elif kind == "http":
+            answered = self.answer(scope, Headers(scope=scope))
+            await (answered or self._app)(scope, receive, sending)
+        elif kind == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            raise ValueError(f"the gate cannot check ASGI scopes of the type {kind!r}")
+
+
+def usable_token(token: str, origin: str, remedy: str) -> str:
+    """The token without blanks around it; one that could be guessed or not be sent is refused."""
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):  # zeros after a power failure, for example
+        raise InvalidInput(f"{origin} has characters that no HTTP header can have; {remedy}")
+    if len(token) < MIN_TOKEN:
+        raise InvalidInput(
+            f"{origin} has {len(token)} characters, and a token needs at least {MIN_TOKEN}; "
+            f"{remedy}"
+        )
+    return token
+
+
+def bearer_token(headers: Headers) -> str:
+    """The token that a request has brought, or ""."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 class SeldomLog:

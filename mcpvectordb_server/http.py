@@ -24,23 +24,21 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.connections import (
     LET_IN,
     LIMITS,
+    Gate,
     HttpLimits,
+    bearer_token,
     host_of,
     is_loopback,
+    usable_token,
     uvicorn_server,
 )
 
-MIN_TOKEN = 16
-"""Fewest characters of a bearer token."""
-
-# The status of RFC 6455 for a WebSocket that is closed because it is not allowed.
-_POLICY_VIOLATION = 1008
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The answer to a CORS preflight: what a page of an allowed origin may send.
 _PREFLIGHT = {
@@ -53,37 +51,19 @@ _PREFLIGHT = {
 _SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
-class AccessGate:
+class AccessGate(Gate):
     """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401).
 
     CORS preflights of allowed origins are answered, and nothing is found under `/.well-known/`.
-
-    WebSockets, and kinds of connection that are not known, never reach the application.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
-        self._app = app
-        self._token = _long_enough(token, "the token of the gate", "give a longer one").encode()
+        super().__init__(app)
+        self._token = usable_token(token, "the token of the gate", "give a longer one").encode()
         self._hosts = {host.lower() for host in hosts}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or pass it on to the application."""
-        kind = scope["type"]
-        if kind == "websocket":
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-        elif kind not in ("http", "lifespan"):
-            raise ValueError(f"the gate cannot check ASGI scopes of the type {kind!r}")
-        elif kind == "http":
-            origin = Headers(scope=scope).get("origin", "")
-            app = self._answer(scope) or self._app
-            allowed = host_of(origin) in self._hosts
-            await app(scope, receive, _readable_from(origin, send) if allowed else send)
-        else:
-            await self._app(scope, receive, send)
-
-    def _answer(self, scope: Scope) -> Response | None:
-        """The answer to what does not reach the application: a refusal, or one without secrets."""
-        headers = Headers(scope=scope)
+    def answer(self, scope: Scope, headers: Headers) -> Response | None:
+        """The answer to what does not reach the application."""
         if scope["path"] == "/health":
             return PlainTextResponse("ok")
         if host_of(f"//{headers.get('host', '')}") not in self._hosts:
@@ -95,29 +75,20 @@ class AccessGate:
         if scope["path"].startswith("/.well-known/"):
             # Clients look for OAuth here, and take 401 for a broken one.
             return PlainTextResponse("there is nothing here: send the bearer token", 404)
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(
-            given.strip().encode(), self._token
-        ):
+        if not hmac.compare_digest(bearer_token(headers).encode(), self._token):
             return PlainTextResponse(
                 "a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"}
             )
         scope[LET_IN] = True
         return None
 
-
-def _readable_from(origin: str, send: Send) -> Send:
-    """A `send` whose answers a page of this origin may read, as CORS wants it."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
+    def complete(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Let a page of an allowed origin read the answer, as CORS wants it."""
+        origin = Headers(scope=scope).get("origin", "")
+        if host_of(origin) in self._hosts:
             headers["Access-Control-Allow-Origin"] = origin
             headers["Access-Control-Expose-Headers"] = "Mcp-Session-Id"
             headers.add_vary_header("Origin")
-        await send(message)
-
-    return sending
 
 
 def application(
@@ -180,7 +151,7 @@ def token_for(host: str, given: str | None, folder: Path) -> str:
     Where there is neither, a token is made, kept in `folder` and shown once on stderr.
     """
     if given is not None:
-        return _long_enough(
+        return usable_token(
             given,
             "MCPVECTORDB_TOKEN",
             "give a longer one, or unset it to use the one in the data folder",
@@ -227,17 +198,4 @@ def _kept_token(path: Path) -> str:
         if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
             raise InvalidInput(f"{path} can be read by others; run: chmod 600 {path}")
         text = file.read()
-    return _long_enough(text, f"the token file {path}", "remove it to have a new token made")
-
-
-def _long_enough(token: str, origin: str, remedy: str) -> str:
-    """The token without blanks around it; one that could be guessed or not be sent is refused."""
-    token = token.strip()
-    if not (token.isascii() and token.isprintable()):  # zeros after a power failure, for example
-        raise InvalidInput(f"{origin} has characters that no HTTP header can have; {remedy}")
-    if len(token) < MIN_TOKEN:
-        raise InvalidInput(
-            f"{origin} has {len(token)} characters, and a token needs at least {MIN_TOKEN}; "
-            f"{remedy}"
-        )
-    return token
+    return usable_token(text, f"the token file {path}", "remove it to have a new token made")

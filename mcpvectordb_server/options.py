@@ -7,13 +7,21 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mcpvectordb import Config, InvalidInput, __version__, is_database_url
 from mcpvectordb_server.surfaces import NAMES
+
+if TYPE_CHECKING:
+    from mcpvectordb import Database
+
+# Nothing is lost after this time: every write was a committed transaction.
+CLOSING = 3.0
+"""Seconds to wait for the database to close."""
 
 TRANSPORTS = ("stdio", "streamable-http", "sse")
 
@@ -227,6 +235,20 @@ def printable(text: str) -> str:
     Line ends and tabs stay.
     """
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+def log_to_stderr() -> None:
+    """Write warnings to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def close_in_time(db: Database) -> None:
+    """Close the database in a thread, so that a call that hangs cannot keep the process alive."""
+    closing = threading.Thread(target=db.close, daemon=True)
+    closing.start()
+    closing.join(CLOSING)
 
 
 class PrintableFormatter(logging.Formatter):

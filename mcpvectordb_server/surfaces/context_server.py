@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
@@ -117,77 +116,76 @@ PageSize = Annotated[int, Field(ge=1, le=100), "Most entries to return"]
 Offset = Annotated[int, Field(ge=0), "How many entries to skip, for the next page"]
 
 
-@dataclass(frozen=True, slots=True)
 class RequestedFilters:
-    """The filters of one call.
+    """The filters of one call, which all four search tools have.
 
-    which          keyword arguments for the library
-    problems       one message for each filter that cannot be used
-    metadata_count how many of the filters are on metadata
-    count          how many filters there are
+    which      keyword arguments for the library
+    where      the conditions on metadata among them
+    problems   one message for each condition that cannot be used
     """
 
-    which: dict[str, Any]
-    problems: list[str]
-    metadata_count: int
-    count: int
-
-
-def requested_filters(db: Database, given: Mapping[str, Any]) -> RequestedFilters:
-    """The filters that all four search tools have, validated, from the arguments of one."""
-    read = [
-        *_equalities(given["metadata"] or {}),
-        *_conditions(given["metadata_filters"] or []),
-    ]
-    conditions = [condition for _, condition in read if isinstance(condition, Condition)]
-    problems = [
-        f"{place}: {problem}" for place, condition in read for problem in _problems(db, condition)
-    ]
-    which = {
-        "thread": given["thread_id"],
-        "source": given["source"],
-        "tags": [tag for tag in given["tags"] or () if tag.strip()] or None,
-        "content_type": given["content_type"],
-        "start": given["start_date"],
-        "end": given["end_date"],
-    }
-    return RequestedFilters(
-        which={**which, "where": conditions},
-        problems=problems or db.memories.problems(conditions),
-        metadata_count=len(read),
-        count=len(read) + sum(value is not None for value in which.values()),
-    )
-
-
-def _equalities(metadata: dict[str, Any]) -> Iterator[tuple[str, Condition | str]]:
-    for key, value in metadata.items():
-        yield "metadata", _condition(key, "eq", value, True)
-
-
-def _conditions(filters: list[dict[str, Any]]) -> Iterator[tuple[str, Condition | str]]:
-    for place, item in enumerate(filters):
-        given = {"operator": "eq", "case_sensitive": False} | {
-            name: each for name, each in item.items() if each is not None
+    def __init__(
+        self,
+        db: Database,
+        thread_id: str | None,
+        source: str | None,
+        tags: Iterable[str] | None,
+        content_type: str | None,
+        start_date: str | None,
+        end_date: str | None,
+        metadata: Mapping[str, Any] | None,
+        metadata_filters: Iterable[Mapping[str, Any]] | None,
+    ) -> None:
+        self._db = db
+        self.where: list[Condition] = []
+        self.problems: list[str] = []
+        for key, value in (metadata or {}).items():
+            self._add("metadata", {"key": key, "value": value, "case_sensitive": True})
+        for place, each in enumerate(metadata_filters or ()):
+            self._add(f"metadata_filters[{place}]", each)
+        self.problems = self.problems or db.memories.problems(self.where)
+        chosen = {
+            "thread": thread_id,
+            "source": source,
+            "tags": [tag for tag in tags or () if tag.strip()] or None,
+            "content_type": content_type,
+            "start": start_date,
+            "end": end_date,
         }
-        value = None if given["operator"] in VALUELESS else given.get("value")
-        yield (
-            f"metadata_filters[{place}]",
-            _condition(given.get("key"), given["operator"], value, given["case_sensitive"]),
+        self.count = len(self.where) + sum(value is not None for value in chosen.values())
+        self.which: dict[str, Any] = {**chosen, "where": self.where}
+
+    def search(
+        self, query: str, limit: int, offset: int, images: bool, explain: bool, **options: Any
+    ) -> Results[Memory]:
+        """The entries that fulfil the filters, ranked."""
+        return self._db.memories.search(
+            query,
+            limit=limit,
+            offset=offset,
+            images=images,
+            explain=explain,
+            rerank=self._db.config.rerank_memories,
+            fusion="rrf",  # whose numbers the specification shows
+            **{"words": "match", **self.which, **options},
         )
 
-
-def _condition(key: Any, operator: Any, value: Any, case_sensitive: Any) -> Condition | str:
-    """The condition, or a message that says why its key cannot be used."""
-    if key is None:
-        return "key is required"
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
-        shown = repr(key[:80]) if isinstance(key, str) else f"a {type(key).__name__}"
-        return f"key must be made of letters, digits, _ . and -, not {shown}"
-    return Condition(f"metadata.{key}", operator, value, case_sensitive)
-
-
-def _problems(db: Database, condition: Condition | str) -> list[str]:
-    return [condition] if isinstance(condition, str) else db.memories.problems([condition])
+    def _add(self, place: str, given: Mapping[str, Any]) -> None:
+        filled: dict[str, Any] = {"operator": "eq", "case_sensitive": False} | {
+            name: each for name, each in given.items() if each is not None
+        }
+        key, operator = filled.get("key"), filled["operator"]
+        if key is None:
+            found = ["key is required"]
+        elif not isinstance(key, str) or not _KEY.fullmatch(key):
+            shown = repr(key[:80]) if isinstance(key, str) else f"a {type(key).__name__}"
+            found = [f"key must be made of letters, digits, _ . and -, not {shown}"]
+        else:
+            value = None if operator in VALUELESS else filled.get("value")
+            condition = Condition(f"metadata.{key}", operator, value, filled["case_sensitive"])
+            self.where.append(condition)
+            found = self._db.memories.problems([condition])
+        self.problems += [f"{place}: {each}" for each in found]
 
 
 def possible(ids: list[int]) -> list[int]:
@@ -572,7 +570,9 @@ def search_context(
     Use this to see what is there or to go through a thread; to find something by what it says use
     `hybrid_search_context`. `get_context_by_ids` returns whole texts.
     """
-    requested = requested_filters(db, locals())
+    requested = RequestedFilters(
+        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
+    )
     if requested.problems:
         return ContextSearchReply(results=[], count=0, **_refused(requested))
     page = db.memories.browse(
@@ -583,7 +583,7 @@ def search_context(
     if note := "; ".join(filter(None, [missing, db.memories.backlog().note])):
         reply["note"] = note
     if page.explained:
-        reply["stats"] = stats(page.explained, requested.metadata_count)
+        reply["stats"] = stats(page.explained, len(requested.where))
     return reply
 
 
@@ -698,12 +698,14 @@ def semantic_search_context(
     Use `hybrid_search_context` unless only meaning should count. The filters apply before the
     ranking.
     """
-    requested = requested_filters(db, locals())
+    requested = RequestedFilters(
+        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
+    )
     _not_blank(query)
     reply = SemanticReply(query=query, results=[], count=0, model=db.model)
     if requested.problems:
         return SemanticReply(**reply, **_refused(requested))
-    found = _search(db, locals(), mode="vector")
+    found = requested.search(query, limit, offset, include_images, explain_query, mode="vector")
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
     reply["results"], reply["count"] = hits(found, ["semantic"]), len(found)
@@ -737,12 +739,23 @@ def fts_search_context(
 
     Use `hybrid_search_context` for questions. The filters apply before the ranking.
     """
-    requested = requested_filters(db, locals())
+    requested = RequestedFilters(
+        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
+    )
     _not_blank(query)
     reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
     if requested.problems:
         return FtsReply(**reply, **_refused(requested, explain=explain_query))
-    found = _search(db, locals(), mode="text", words=mode, highlight=highlight)
+    found = requested.search(
+        query,
+        limit,
+        offset,
+        include_images,
+        explain_query,
+        mode="text",
+        words=mode,
+        highlight=highlight,
+    )
     reply["results"], reply["count"] = hits(found, ["fts"]), len(found)
     if note := found.note or found.reasons.get("text"):
         reply["note"] = note
@@ -782,7 +795,9 @@ def hybrid_search_context(
     Use this first whenever something may have been remembered. The filters apply before the
     ranking. `scores` tells why each entry was found.
     """
-    requested = requested_filters(db, locals())
+    requested = RequestedFilters(
+        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
+    )
     _not_blank(query)
     reply = HybridReply(
         query=query,
@@ -797,7 +812,9 @@ def hybrid_search_context(
         return HybridReply(**reply, **_refused(requested))
     modes = {_LEGS[each] for each in search_modes or _LEGS}
     mode = modes.pop() if len(modes) == 1 else "hybrid"
-    found = _search(db, locals(), mode=mode, rrf_k=rrf_k)
+    found = requested.search(
+        query, limit, offset, include_images, explain_query, mode=mode, rrf_k=rrf_k
+    )
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
     if reason and not used:
@@ -817,22 +834,6 @@ def hybrid_search_context(
     if found.explained:
         reply["stats"] = hybrid_stats(found, found.explained, rrf_k, requested.count)
     return reply
-
-
-def _search(db: Database, given: Mapping[str, Any], **options: Any) -> Results[Memory]:
-    """Search for the query, the page and the filters among the variables of a tool."""
-    options.setdefault("words", "match")
-    return db.memories.search(
-        given["query"],
-        limit=given["limit"],
-        offset=given["offset"],
-        images=given["include_images"],
-        explain=given["explain_query"],
-        rerank=db.config.rerank_memories,
-        fusion="rrf",  # whose numbers the specification shows
-        **given["requested"].which,
-        **options,
-    )
 
 
 def _refused(requested: RequestedFilters, *, explain: bool = False) -> FilterRefusal:

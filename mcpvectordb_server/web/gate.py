@@ -18,16 +18,15 @@ import secrets
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
-from mcpvectordb_server.connections import LET_IN
+from mcpvectordb_server.connections import LET_IN, Gate, bearer_token
 from mcpvectordb_server.web.errors import HttpError, refusal
 
 HOST = "127.0.0.1"
 """The only address that is listened on, and the only Host that is served."""
 
 SESSION = "/api/session"
-_POLICY_VIOLATION = 1008  # of RFC 6455
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -45,7 +44,7 @@ _OPEN_AGAIN = (
 )
 
 
-class PageGate:
+class PageGate(Gate):
     """Checks Host, Origin and who asks, and adds the headers that browsers keep to.
 
     `token` is that of programs and of the printed address. `once` lets one browser in: the address
@@ -55,20 +54,11 @@ class PageGate:
     """
 
     def __init__(self, app: ASGIApp, *, token: str, once: str = "") -> None:
-        self._app, self._token, self._once = app, token, once
+        super().__init__(app)
+        self._token, self._once = token, once
         self._page_token = secrets.token_urlsafe(32)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what may not pass, and pass on the rest."""
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
-        elif scope["type"] != "http":
-            await self._app(scope, receive, send)
-        else:
-            answer = self._answer(scope, Headers(scope=scope))
-            await (answer or self._app)(scope, receive, _with_headers(scope, send))
-
-    def _answer(self, scope: Scope, headers: Headers) -> Response | None:
+    def answer(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer to what does not reach the application."""
         try:
             _check_host(scope, headers)
@@ -80,9 +70,14 @@ class PageGate:
             return refusal(error, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
         return None
 
+    def complete(self, scope: Scope, headers: MutableHeaders) -> None:
+        """Add what browsers keep to."""
+        headers.update(_HEADERS)
+        static = not scope["path"].startswith("/api/")
+        headers.setdefault("Cache-Control", "no-cache" if static else "no-store")
+
     def _check_token(self, scope: Scope, headers: Headers) -> None:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        given = given.strip() if scheme.lower() == "bearer" else ""
+        given = bearer_token(headers)
         if scope["path"] == SESSION and self._once and _same(given, self._once):
             self._once = ""
         elif not (_same(given, self._page_token) or _same(given, self._token)):
@@ -114,16 +109,3 @@ def _check_site(scope: Scope, headers: Headers) -> None:
     site = headers.get("sec-fetch-site", "none")
     if scope["path"] != "/" and site not in ("none", "same-origin"):
         raise HttpError(403, "forbidden_origin", "requests from other pages are not accepted")
-
-
-def _with_headers(scope: Scope, send: Send) -> Send:
-    static = not scope["path"].startswith("/api/")
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            headers.update(_HEADERS)
-            headers.setdefault("Cache-Control", "no-cache" if static else "no-store")
-        await send(message)
-
-    return sending

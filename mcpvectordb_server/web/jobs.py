@@ -30,20 +30,14 @@ MOST_QUEUED = 1_000
 JobKind = Literal["upload", "url", "folder", "sync", "check", "compact", "map"]
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 Work = Callable[[ProgressCallback], Mapping[str, Any]]
-
-
-ProgressReply = Annotated[
-    Progress,
-    Shown(
-        "ProgressReply",
-        "How far a job is; `seconds_left` is an estimate, null while there is none.",
-        without="tokens tokens_per_second",
-    ),
-]
+ProgressReply = Annotated[Progress, Shown(Progress, without="tokens tokens_per_second")]
 
 
 class JobReply(TypedDict):
-    """A job; `result` depends on its kind and is null until it is done."""
+    """A job; `result` depends on its kind and is null until it is done.
+
+    `seconds_left` of its progress is an estimate, null while there is none.
+    """
 
     id: str
     kind: JobKind

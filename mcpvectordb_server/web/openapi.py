@@ -51,10 +51,11 @@ def describe(routes: tuple[ApiRoute, ...]) -> Schema:
 
 
 def _operation(route: ApiRoute, schemas: Schema) -> Schema:
-    summary = inspect.getdoc(route.function) or ""
+    summary, _, description = (inspect.getdoc(route.function) or "").partition("\n\n")
     made: Schema = {
         "operationId": route.function.__name__,
-        "summary": summary.partition("\n")[0],
+        "summary": summary,
+        **({"description": description} if description else {}),
         "tags": [route.path.split("/")[2]],
         "responses": _responses(route, schemas),
     }
@@ -150,11 +151,10 @@ def _events() -> Schema:
 
 
 def _schema(kind: Any, schemas: Schema) -> Schema:
-    """A reference to the schema of a type, which is put among the `schemas`."""
+    """The schema of a type; what it refers to is put among the `schemas`, and so is one by name."""
     made = adapter(kind).json_schema(mode="serialization", ref_template=_REFERENCE)
-    inner = made.pop("$defs", {})
-    schemas.update(inner)
-    if "$ref" in made:
+    schemas.update(made.pop("$defs", {}))
+    if "title" not in made:
         return made
     schemas[made["title"]] = made
     return {"$ref": _REFERENCE.format(model=made["title"])}

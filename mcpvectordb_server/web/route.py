@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from starlette.requests import ClientDisconnect, Request
@@ -41,7 +42,12 @@ class ApiRoute:
     @property
     def reply(self) -> Any:
         """The type of what the function returns."""
-        return get_type_hints(self.function, include_extras=True)["return"]
+        return _returned(self.function)
+
+
+@cache
+def _returned(function: Function) -> Any:
+    return get_type_hints(function, include_extras=True)["return"]
 
 
 def get(path: str, function: Function, *, media: str = "application/json") -> ApiRoute:

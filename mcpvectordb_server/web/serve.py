@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import sys
@@ -13,8 +12,8 @@ from socket import socket
 import anyio
 
 from mcpvectordb import Config, Database, InvalidInput
-from mcpvectordb_server.connections import listen, uvicorn_server
-from mcpvectordb_server.options import PrintableFormatter
+from mcpvectordb_server.connections import listen, usable_token, uvicorn_server
+from mcpvectordb_server.options import close_in_time, log_to_stderr
 from mcpvectordb_server.web.application import application
 from mcpvectordb_server.web.gate import HOST
 from mcpvectordb_server.web.site import Site
@@ -23,7 +22,6 @@ PORT = 8765
 """The port that is tried first, so that a bookmark stays right."""
 
 NEXT_PORTS = 20  # that are tried if that one is taken
-CLOSING = 3.0  # seconds to wait for the file to be closed; every write is committed already
 
 
 def serve(db: Database, *, port: int | None, open_page: bool, token: str | None) -> None:
@@ -31,10 +29,12 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
 
     `port` None takes PORT or the next free one, 0 any free one. `token` None makes a new one.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    secret = secrets.token_urlsafe(32) if token is None else _checked(token)
+    log_to_stderr()
+    secret = (
+        secrets.token_urlsafe(32)
+        if token is None
+        else usable_token(token, f"{Config.ENV_PREFIX}TOKEN", "unset it to have one made")
+    )
     listener = _listener(port)
     once = secrets.token_urlsafe(32)
     site = Site(db)
@@ -49,9 +49,7 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     except KeyboardInterrupt:  # uvicorn raises the signal again when it has ended
         pass
     finally:
-        closing = threading.Thread(target=db.close, daemon=True)
-        closing.start()
-        closing.join(CLOSING)
+        close_in_time(db)
     sys.stderr.write("Stopped.\n")
 
 
@@ -69,16 +67,6 @@ def _listener(port: int | None) -> socket:
         except InvalidInput:
             continue
     return listen(HOST, 0)
-
-
-def _checked(token: str) -> str:
-    token = token.strip()
-    if len(token) < 16 or not (token.isascii() and token.isprintable()):
-        raise InvalidInput(
-            f"{Config.ENV_PREFIX}TOKEN needs at least 16 characters that an HTTP header can have; "
-            "unset it to have one made"
-        )
-    return token
 
 
 def _say(db: Database, url: str, token: str, *, given: bool) -> None:

@@ -1,60 +1,54 @@
-"""Records of the library as the API shows them: their JSON and its schema are made from a type."""
+"""Replies of the API: a route's return annotation says which fields its JSON and schema have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
-from typing_extensions import TypedDict
+
+JsonReply = dict[str, Any]
 
 
 class Shown:
-    """In `Annotated[R, Shown(...)]` it says what the API shows of a record R: the fields in `only`.
+    """In `Annotated[JsonReply, Shown(count=int)]` it says which fields a reply has, by their types.
 
-    Without `only` they are all but those in `without`. `more` are types of fields that the record
-    has as properties, or that are shown in another way. A dict with these fields may stand for the
-    record; then `record` says which. `name` and `text` are those of the schema.
+    Given a record of the library as well, the reply has its fields, too: those in `only`, without
+    `only` all but those in `without`; it may be the record itself, or a dict with these fields.
     """
 
-    def __init__(
-        self,
-        name: str,
-        text: str,
-        record: Any = None,
-        *,
-        only: str = "",
-        without: str = "",
-        **more: Any,
-    ) -> None:
-        self._name, self._text, self._record = name, text, record
-        self._only, self._without, self._more = only.split(), without.split(), more
+    def __init__(self, record: Any = None, /, *, only: str = "", without: str = "", **more: Any):
+        self._record, self._more = record, more
+        self._only, self._without = only.split(), without.split()
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """What pydantic makes JSON and a schema by."""
-        record = self._record or source
-        kinds = get_type_hints(record) | self._more
-        every = dict.fromkeys([*(each.name for each in fields(record)), *self._more])
+        record = self._record
+        of_record = [each.name for each in fields(record)] if record else []
+        every = dict.fromkeys([*of_record, *self._more])
         names = self._only or [name for name in every if name not in self._without]
-        made: Any = TypedDict(self._name, {name: kinds[name] for name in names})  # type: ignore[misc]
-        made.__doc__ = self._text
+        kinds = (get_type_hints(record) if record else {}) | self._more
+        made = core_schema.typed_dict_schema({name: _field(kinds[name], handler) for name in names})
 
         def values(value: Any) -> Any:
             return value if isinstance(value, Mapping) else {n: getattr(value, n) for n in names}
 
-        # Nothing is validated. It has the inner schema for pydantic to see that it is one by name.
         return core_schema.no_info_after_validator_function(
-            values,
-            handler.generate_schema(made),
+            values,  # nothing is validated, but pydantic wants to see the inner schema
+            made,
             serialization=core_schema.plain_serializer_function_ser_schema(
-                values, return_schema=handler.generate_schema(made)
+                values, return_schema=made
             ),
         )
+
+
+def _field(kind: Any, handler: GetCoreSchemaHandler) -> core_schema.TypedDictField:
+    optional = get_origin(kind) is NotRequired
+    inner = get_args(kind)[0] if optional else kind
+    return core_schema.typed_dict_field(handler.generate_schema(inner), required=not optional)
 
 
 @cache

@@ -72,21 +72,6 @@ def test_instructions_use_the_exposed_names() -> None:
     assert "Tools of the surface flagging 2.0: flagging_find, flagging_broken." in text
 
 
-def test_a_reply_is_text_and_data() -> None:
-    result = ask(service(Shelf(), LITTLE), "add", {"note": "tea"})
-    assert result.structured_content == {"status": "added", "count": 1}
-    assert result.content[0].text == '{"status": "added", "count": 1}'
-    assert not result.is_error
-
-
-def test_the_surface_decides_whether_an_error_is_flagged() -> None:
-    made = service(Shelf(), LITTLE, FLAGGING)
-    assert not ask(made, "find", {"word": "tea"}).is_error
-    flagged = ask(made, "flagging_find", {"word": "tea"})
-    assert flagged.is_error
-    assert flagged.content[0].text == "no note has the word 'tea'"
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_embedded_resource_is_sent_with_name_and_title(version: str) -> None:
     made = service(Shelf(), LITTLE)

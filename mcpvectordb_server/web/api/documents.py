@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from mcpvectordb import (
     Chunk,
@@ -18,7 +17,7 @@ from mcpvectordb import (
     NotFound,
 )
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
-from mcpvectordb_server.web.shown import Shown
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
@@ -29,119 +28,6 @@ Syntax = Literal["markdown", "text", "code"]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
 UNDO = "It can be undone as long as the history has it (Health, Changes)."
-
-
-DocumentEntry = Annotated[
-    Document,
-    Shown("DocumentEntry", "A document as the library has it; `path` is its name in listings."),
-]
-
-
-class DocumentList(TypedDict):
-    """A page of documents, their number in all, and why there is none if a filter is mistaken."""
-
-    documents: list[DocumentEntry]
-    total: int
-    note: str
-
-
-HeadingReply = Annotated[
-    DocumentHeading, Shown("HeadingReply", "A heading: its line, its level from 1, its text.")
-]
-
-
-DocumentDetails = Annotated[
-    dict[str, Any],
-    Shown(
-        "DocumentDetails",
-        "A document with what else is known of it; `former` if the id was an earlier one.",
-        Document,
-        former=bool,
-        pending=int,
-        descriptions=list[str],
-        text_bytes=int,
-        syntax=Syntax,
-    ),
-]
-
-
-class TextReply(TypedDict):
-    """Some lines of a document; `start` is their offset in its text, `lines` the number of all."""
-
-    id: str
-    syntax: Syntax
-    first_line: int
-    last_line: int
-    lines: int
-    start: int
-    text: str
-    more: bool
-    outline: list[HeadingReply]
-
-
-UpdatedDocument = Annotated[
-    Ingested,
-    Shown(
-        "UpdatedDocument",
-        "The document after a change.",
-        only="status document note",
-        status=str,
-        document=DocumentEntry,
-    ),
-]
-
-
-DoomedDocument = Annotated[
-    dict[str, Any],
-    Shown(
-        "DoomedDocument",
-        "A document that is to be removed; `followed` if a sync may take it in again.",
-        Document,
-        only="id title path chunks followed",
-        followed=bool,
-    ),
-]
-
-
-class DeletedDocuments(TypedDict):
-    """What was removed, or with dry_run what would be, and what follows from that."""
-
-    dry_run: bool
-    documents: list[DoomedDocument]
-    count: int
-    chunks: int
-    missing: list[str]
-    consequences: list[str]
-
-
-class FolderEntry(TypedDict):
-    """A folder of stored documents, with the number of those below it."""
-
-    name: str
-    path: str
-    documents: int
-
-
-class FolderReply(TypedDict):
-    """A folder of a library: the folders in it, and the number of its own documents."""
-
-    library: str
-    path: str
-    folders: list[FolderEntry]
-    documents: int
-
-
-class FileTypeEntry(TypedDict):
-    """A type of files, and how many documents have it."""
-
-    name: str
-    documents: int
-
-
-class FileTypeList(TypedDict):
-    """The types of files, the most frequent first."""
-
-    file_types: list[FileTypeEntry]
 
 
 def list_documents(
@@ -158,8 +44,8 @@ def list_documents(
     limit: Limit = 50,
     offset: Offset = 0,
     sort: Annotated[Sort, "The order"] = "newest",
-) -> DocumentList:
-    """List documents."""
+) -> Annotated[JsonReply, Shown(documents=list[Document], total=int, note=str)]:
+    """List documents; `note` says why there is none if a filter is mistaken."""
     where: list[Condition] = []
     for field, sign, value in (
         ("file_type", "eq", file_type),
@@ -175,15 +61,22 @@ def list_documents(
         where.append(_in_folder(library, folder, direct))
     documents = site.db.documents
     found = documents.browse(library=library, where=where, limit=limit, offset=offset, sort=sort)
-    return DocumentList(
-        documents=list(found),
-        total=documents.count(library=library, where=where),
-        note="" if found or offset else documents.why_empty(library=library, where=where),
-    )
+    return {
+        "documents": list(found),
+        "total": documents.count(library=library, where=where),
+        "note": "" if found or offset else documents.why_empty(library=library, where=where),
+    }
 
 
-def get_document(site: Site, *, id: DocumentId) -> DocumentDetails:
-    """A document with its metadata and what waits of it."""
+def get_document(
+    site: Site, *, id: DocumentId
+) -> Annotated[
+    JsonReply,
+    Shown(
+        Document, former=bool, pending=int, descriptions=list[str], text_bytes=int, syntax=Syntax
+    ),
+]:
+    """A document with its metadata and what waits of it; `former` if it has another id by now."""
     document, former = found_document(site, id)
     documents = site.db.documents
     return {
@@ -202,23 +95,36 @@ def get_text(
     id: DocumentId,
     line: Annotated[int, "The first line", Field(ge=1)] = 1,
     lines: Annotated[int, "How many", Field(ge=1, le=5_000)] = 1_000,
-) -> TextReply:
-    """Some lines of a document's text, and its outline."""
+) -> Annotated[
+    JsonReply,
+    Shown(
+        id=str,
+        syntax=Syntax,
+        first_line=int,
+        last_line=int,
+        lines=int,
+        start=int,
+        text=str,
+        more=bool,
+        outline=list[DocumentHeading],
+    ),
+]:
+    """Some lines of a document's text, from its offset `start` on, and its outline."""
     document, _ = found_document(site, id)
     text = site.db.documents.text(document.id)
     rows = text.split("\n")
     chosen = rows[line - 1 : line - 1 + lines]
-    return TextReply(
-        id=document.id,
-        syntax=site.db.documents.syntax(document.id),
-        first_line=line,
-        last_line=line + len(chosen) - 1,
-        lines=len(rows),
-        start=sum(len(row) + 1 for row in rows[: line - 1]),
-        text="\n".join(chosen),
-        more=line - 1 + lines < len(rows),
-        outline=site.db.documents.outline(document.id),
-    )
+    return {
+        "id": document.id,
+        "syntax": site.db.documents.syntax(document.id),
+        "first_line": line,
+        "last_line": line + len(chosen) - 1,
+        "lines": len(rows),
+        "start": sum(len(row) + 1 for row in rows[: line - 1]),
+        "text": "\n".join(chosen),
+        "more": line - 1 + lines < len(rows),
+        "outline": site.db.documents.outline(document.id),
+    }
 
 
 def similar_to_document(site: Site, *, id: DocumentId, limit: Few = 8) -> SimilarReply:
@@ -235,7 +141,7 @@ def update_document(
     metadata: Annotated[dict[str, Any] | None, "Replaces the metadata"] = None,
     metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
     library: Annotated[str | None, "Move it to this library"] = None,
-) -> UpdatedDocument:
+) -> Annotated[Ingested, Shown(Ingested, only="status document note")]:
     """Change what people say of a document; its id may change with its title."""
     document, _ = found_document(site, id)
     return site.db.documents.update(
@@ -252,7 +158,21 @@ def delete_documents(
     *,
     ids: Annotated[list[str], "Which", Field(min_length=1, max_length=1_000)],
     dry_run: Annotated[bool, "Only say what would happen"] = False,
-) -> DeletedDocuments:
+) -> Annotated[
+    JsonReply,
+    Shown(
+        dry_run=bool,
+        documents=list[
+            Annotated[
+                JsonReply, Shown(Document, only="id title path chunks followed", followed=bool)
+            ]
+        ],
+        count=int,
+        chunks=int,
+        missing=list[str],
+        consequences=list[str],
+    ),
+]:
     """Remove documents from the file; files and pages they came from are not touched."""
     wanted = list(dict.fromkeys(ids))
     found = site.db.documents.get(wanted)
@@ -262,14 +182,14 @@ def delete_documents(
     if found and not dry_run:
         # One change, so that it is undone at once.
         site.db.documents.delete(each.id for each in found)
-    return DeletedDocuments(
-        dry_run=dry_run,
-        documents=doomed,
-        count=len(doomed),
-        chunks=sum(each["chunks"] for each in doomed),
-        missing=missing,
-        consequences=_consequences(doomed, missing),
-    )
+    return {
+        "dry_run": dry_run,
+        "documents": doomed,
+        "count": len(doomed),
+        "chunks": sum(each["chunks"] for each in doomed),
+        "missing": missing,
+        "consequences": _consequences(doomed, missing),
+    }
 
 
 def folders(
@@ -277,8 +197,16 @@ def folders(
     *,
     library: Annotated[str, "The library"],
     path: Annotated[str, "A folder in it"] = "",
-) -> FolderReply:
-    """The folders of a library, by the paths of its documents."""
+) -> Annotated[
+    JsonReply,
+    Shown(
+        library=str,
+        path=str,
+        folders=list[Annotated[JsonReply, Shown(name=str, path=str, documents=int)]],
+        documents=int,
+    ),
+]:
+    """The folders of a library with what is below them, and the number of its own documents."""
     shown = path.strip("/")
     inside = f"{shown}/" if shown else ""
     counts: Counter[str] = Counter()
@@ -287,25 +215,25 @@ def folders(
         if place.startswith(inside):
             counts[place[len(inside) :].partition("/")[0]] += documents
     own = counts.pop("", 0)
-    return FolderReply(
-        library=library,
-        path=shown,
-        folders=[
-            FolderEntry(name=name, path=f"{inside}{name}", documents=count)
+    return {
+        "library": library,
+        "path": shown,
+        "folders": [
+            {"name": name, "path": f"{inside}{name}", "documents": count}
             for name, count in sorted(counts.items())
         ],
-        documents=own,
-    )
+        "documents": own,
+    }
 
 
-def file_types(site: Site) -> FileTypeList:
-    """The types of documents, to filter by."""
-    return FileTypeList(
-        file_types=[
-            FileTypeEntry(name=name, documents=count)
-            for name, count in site.db.documents.values("file_type").items()
-        ]
-    )
+def file_types(
+    site: Site,
+) -> Annotated[
+    JsonReply, Shown(file_types=list[Annotated[JsonReply, Shown(name=str, documents=int)]])
+]:
+    """The types of documents, to filter by, the most frequent first."""
+    counts = site.db.documents.values("file_type")
+    return {"file_types": [{"name": name, "documents": n} for name, n in counts.items()]}
 
 
 def found_document(site: Site, id: str) -> tuple[Document, bool]:
@@ -322,13 +250,9 @@ def found_document(site: Site, id: str) -> tuple[Document, bool]:
 # Passages
 
 ChunkId = Annotated[int, "The id of a passage", Field(ge=0, lt=2**63)]
-
-
 ChunkReply = Annotated[
-    dict[str, Any],
+    JsonReply,
     Shown(
-        "ChunkReply",
-        "A passage as the index has it: offsets in the document's text, and what it is read with.",
         Chunk,
         only="id position start end first_line last_line page headings header footer text citation "
         "embedded",
@@ -338,32 +262,23 @@ ChunkReply = Annotated[
 ]
 
 
-class ChunkList(TypedDict):
-    """A page of the passages of a document."""
-
-    chunks: list[ChunkReply]
-    total: int
-
-
-class NeighboursReply(TypedDict):
-    """A passage between its neighbours, which are null at the ends of the document."""
-
-    document: DocumentEntry
-    chunk: ChunkReply
-    before: ChunkReply | None
-    after: ChunkReply | None
-
-
-def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0) -> ChunkList:
+def list_chunks(
+    site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0
+) -> Annotated[JsonReply, Shown(chunks=list[ChunkReply], total=int)]:
     """The passages of a document as the index has them."""
     document, _ = found_document(site, id)
     waiting = site.db.documents.waiting(document.id)
     found = site.db.documents.chunks(document.id, limit=limit, offset=offset)
-    return ChunkList(chunks=[chunk_reply(each, waiting) for each in found], total=document.chunks)
+    return {"chunks": [chunk_reply(each, waiting) for each in found], "total": document.chunks}
 
 
-def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
-    """A passage with the ones before and after it."""
+def get_chunk(
+    site: Site, *, chunk: ChunkId
+) -> Annotated[
+    JsonReply,
+    Shown(document=Document, chunk=ChunkReply, before=ChunkReply | None, after=ChunkReply | None),
+]:
+    """A passage with the ones before and after it, which are null at the document's ends."""
     there = site.db.documents.chunks_by_ids([chunk])
     if not there:
         raise NotFound(f"no passage has the id {chunk}")
@@ -371,12 +286,12 @@ def get_chunk(site: Site, *, chunk: ChunkId) -> NeighboursReply:
     around = {each.position: each for each in site.db.documents.neighbours(found)}
     waiting = site.db.documents.waiting(found.document.id)
     before, after = around.get(found.position - 1), around.get(found.position + 1)
-    return NeighboursReply(
-        document=found.document,
-        chunk=chunk_reply(found, waiting),
-        before=None if before is None else chunk_reply(before, waiting),
-        after=None if after is None else chunk_reply(after, waiting),
-    )
+    return {
+        "document": found.document,
+        "chunk": chunk_reply(found, waiting),
+        "before": None if before is None else chunk_reply(before, waiting),
+        "after": None if after is None else chunk_reply(after, waiting),
+    }
 
 
 def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarReply:
@@ -398,7 +313,7 @@ def _in_folder(library: str | None, folder: str, direct: bool) -> Condition:
     )
 
 
-def _consequences(doomed: list[DoomedDocument], missing: list[str]) -> list[str]:
+def _consequences(doomed: list[JsonReply], missing: list[str]) -> list[str]:
     passages = sum(each["chunks"] for each in doomed)
     said = [
         f"{_counted(len(doomed), 'document')} and {_counted(passages, 'passage')} are removed from "

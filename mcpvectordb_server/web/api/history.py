@@ -5,49 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from mcpvectordb import ChangedItem, HistoryEntry, Undone
+from mcpvectordb import HistoryEntry, Undone
 from mcpvectordb_server.web.api.documents import Limit
-from mcpvectordb_server.web.shown import Shown
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 ChangeNumber = Annotated[int, "The number of a change", Field(ge=1, lt=2**63)]
-
-
-ItemEntry = Annotated[
-    ChangedItem,
-    Shown("ItemEntry", "What a change did to a document, a memory, a vector or a library."),
-]
-
-
-ChangeEntry = Annotated[
-    HistoryEntry,
-    Shown(
-        "ChangeEntry",
-        "One change: its first items, and how many there are.",
-        items=tuple[ItemEntry, ...],
-    ),
-]
-
-
-class HistoryReply(TypedDict):
-    """Changes, the newest first."""
-
-    changes: list[ChangeEntry]
-
-
-class DiffReply(TypedDict):
-    """What a change did to texts and metadata, as a unified diff."""
-
-    number: int
-    diff: str
-
-
-UndoReply = Annotated[
-    Undone,
-    Shown("UndoReply", "What an undo did, by the names of items; `kept` were changed again since."),
-]
 
 
 def list_changes(
@@ -56,19 +20,19 @@ def list_changes(
     name: Annotated[str | None, "Of this document, memory:7, vector or library"] = None,
     since: Annotated[str | None, "From this time on: 2026-11-29, today, 2d"] = None,
     limit: Limit = 50,
-) -> HistoryReply:
+) -> Annotated[JsonReply, Shown(changes=list[HistoryEntry])]:
     """List what was changed, by whom and when, the newest first."""
     return {"changes": list(site.db.history(name, since=since, limit=limit))}
 
 
-def diff(site: Site, *, number: ChangeNumber) -> DiffReply:
+def diff(site: Site, *, number: ChangeNumber) -> Annotated[JsonReply, Shown(number=int, diff=str)]:
     """Show what a change did to texts and metadata."""
     return {"number": number, "diff": site.db.diff(number)}
 
 
 def undo(
     site: Site, *, change: Annotated[ChangeNumber | None, "The latest one, if left out"] = None
-) -> UndoReply:
+) -> Undone:
     """Take back a change; that is a change itself, which can be taken back."""
     done = site.db.undo(change, embed=False)
     site.embed()

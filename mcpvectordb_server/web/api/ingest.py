@@ -15,7 +15,6 @@ from starlette.requests import ClientDisconnect, Request
 
 from mcpvectordb import Exists, Ingested, InvalidInput, Source
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.web.api.documents import DocumentEntry
 from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
 from mcpvectordb_server.web.errors import HttpError
 from mcpvectordb_server.web.shown import Shown, plain
@@ -28,19 +27,8 @@ IN_MEMORY = 1_000_000  # bytes of an uploaded file from which on it waits on dis
 
 LibraryName = Annotated[str, "The library to put it into"]
 Metadata = Annotated[dict[str, Any] | None, "What else there is to say of it"]
+IngestedReply = Annotated[Ingested, Shown(Ingested, only="status document pending note")]
 Replace = Annotated[bool, "Whether it may take the place of another text of that name (or: 409)"]
-
-
-IngestedReply = Annotated[
-    Ingested,
-    Shown(
-        "IngestedReply",
-        "What became of a source; `pending` passages wait for their embedding.",
-        only="status document pending note",
-        status=str,
-        document=DocumentEntry,
-    ),
-]
 
 
 class Upload:
@@ -122,7 +110,7 @@ def upload_file(
         site.embed()
         return _result(done)
 
-    return JobStarted(job=site.jobs.add("upload", str(source), work).reply())
+    return {"job": site.jobs.add("upload", str(source), work).reply()}
 
 
 def ingest_text(
@@ -167,7 +155,7 @@ def ingest_url(
         site.embed()
         return _result(done)
 
-    return JobStarted(job=site.jobs.add("url", url, work).reply())
+    return {"job": site.jobs.add("url", url, work).reply()}
 
 
 def ingest_folder(
@@ -195,7 +183,7 @@ def ingest_folder(
         return synced_reply(done)
 
     title = f"{folder} (dry run)" if dry_run else folder
-    return JobStarted(job=site.jobs.add("folder", title, work).reply())
+    return {"job": site.jobs.add("folder", title, work).reply()}
 
 
 def _result(done: Ingested) -> Mapping[str, Any]:

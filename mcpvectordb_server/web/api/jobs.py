@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from typing_extensions import TypedDict
-
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.web.api.libraries import JobStarted
 from mcpvectordb_server.web.jobs import JobReply
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 JobId = Annotated[str, "The id of a job"]
 
 
-class JobList(TypedDict):
-    """The jobs of this server, the newest first."""
-
-    jobs: list[JobReply]
-
-
-def list_jobs(site: Site) -> JobList:
-    """What this server does and has done since its start."""
-    return JobList(jobs=[job.reply() for job in site.jobs.newest_first()])
+def list_jobs(site: Site) -> Annotated[JsonReply, Shown(jobs=list[JobReply])]:
+    """What this server does and has done since its start, the newest first."""
+    return {"jobs": [job.reply() for job in site.jobs.newest_first()]}
 
 
 def get_job(site: Site, *, id: JobId) -> JobReply:
@@ -42,7 +35,7 @@ def check(site: Site) -> JobStarted:
     def work(_: ProgressCallback) -> Mapping[str, Any]:
         return {"problems": site.db.check()}
 
-    return JobStarted(job=site.jobs.add("check", site.db.path.name, work).reply())
+    return {"job": site.jobs.add("check", site.db.path.name, work).reply()}
 
 
 def compact(site: Site) -> JobStarted:
@@ -51,4 +44,4 @@ def compact(site: Site) -> JobStarted:
     def work(_: ProgressCallback) -> Mapping[str, Any]:
         return {"freed": site.db.compact()}
 
-    return JobStarted(job=site.jobs.add("compact", site.db.path.name, work).reply())
+    return {"job": site.jobs.add("compact", site.db.path.name, work).reply()}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from mcpvectordb import InvalidInput, Library, NotFound, PassedOver, Synced, Unreadable
+from mcpvectordb import Document, InvalidInput, Library, NotFound, PassedOver, Synced, Unreadable
 from mcpvectordb_server.grant import ProgressCallback
-from mcpvectordb_server.web.api.documents import UNDO, DocumentEntry, Limit, Offset
+from mcpvectordb_server.web.api.documents import UNDO, Limit, Offset
 from mcpvectordb_server.web.jobs import JobReply
-from mcpvectordb_server.web.shown import Shown
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 MOST_DIRECTORIES = 1_000
@@ -22,94 +22,13 @@ MOST_DROPPED = 100
 EVERYTHING = "**/*"
 
 Name = Annotated[str, "The name of the library"]
+OneLibrary = Annotated[JsonReply, Shown(library=Library)]
+JobStarted = Annotated[JsonReply, Shown(job=JobReply)]
 
 
-LibraryReply = Annotated[
-    Library,
-    Shown(
-        "LibraryReply", 'A library with its counts; `root` is the folder that it follows, or "".'
-    ),
-]
-
-
-class LibraryList(TypedDict):
-    """All libraries, by name."""
-
-    libraries: list[LibraryReply]
-
-
-class OneLibrary(TypedDict):
-    """A library after a change."""
-
-    library: LibraryReply
-
-
-class FollowedReply(TypedDict):
-    """A library that follows a folder from now on, or with dry_run what would happen.
-
-    `dropped` are documents that the first sync would remove, `planned` what it would do, and
-    `skipped` what it would leave out, by reason.
-    """
-
-    library: LibraryReply | None
-    job: JobReply | None
-    dropped: list[DocumentEntry]
-    planned: dict[str, int]
-    skipped: dict[str, int]
-
-
-class JobStarted(TypedDict):
-    """The job that does it."""
-
-    job: JobReply
-
-
-class RemovedLibrary(TypedDict):
-    """What was removed, or with dry_run what would be, and what follows from that."""
-
-    dry_run: bool
-    documents: int
-    consequences: list[str]
-
-
-class DirectoryEntry(TypedDict):
-    """A folder of this machine."""
-
-    name: str
-    path: str
-
-
-class DirectoriesReply(TypedDict):
-    """The folders in a folder of this machine; hidden ones are left out."""
-
-    path: str
-    parent: str | None
-    directories: list[DirectoryEntry]
-    truncated: bool
-
-
-PassedOverFile = Annotated[
-    dict[str, Any],
-    Shown(
-        "PassedOverFile",
-        "A file that is not ingested, and why.",
-        PassedOver,
-        job=NotRequired[str],
-    ),
-]
-
-
-class PassedOverReply(TypedDict):
-    """Files of followed folders that gave no document, and failures of this server's jobs."""
-
-    files: list[PassedOverFile]
-    failures: list[PassedOverFile]
-    more: bool
-
-
-def list_libraries(site: Site) -> LibraryList:
+def list_libraries(site: Site) -> Annotated[JsonReply, Shown(libraries=list[Library])]:
     """All libraries, with their counts and the folders they follow."""
-    return LibraryList(libraries=site.db.documents.libraries())
+    return {"libraries": site.db.documents.libraries()}
 
 
 def follow(
@@ -122,8 +41,21 @@ def follow(
     description: Annotated[str, "What is in it"] = "",
     dry_run: Annotated[bool, "Only say what would happen"] = False,
     sync: Annotated[bool, "Ingest its files now"] = True,
-) -> FollowedReply:
-    """Let a library follow a folder; secrets in it are never read."""
+) -> Annotated[
+    JsonReply,
+    Shown(
+        library=Library | None,
+        job=JobReply | None,
+        dropped=list[Document],
+        planned=dict[str, int],
+        skipped=dict[str, int],
+    ),
+]:
+    """Let a library follow a folder; secrets in it are never read.
+
+    `dropped` are documents that the first sync would remove, `planned` what it would do, and
+    `skipped` what it would leave out, by reason.
+    """
     documents, root = site.db.documents, absolute(root)
     # Refuses folders where secrets are kept, and those that are none, before anything is changed.
     plan = documents.ingest_folder(
@@ -136,13 +68,13 @@ def follow(
             name, root, pattern=pattern, ignore=ignore or (), description=description
         )
         job = _sync(site, name) if sync else None
-    return FollowedReply(
-        library=None if dry_run else _library(site, name),
-        job=job,
-        dropped=dropped[:MOST_DROPPED],
-        planned=_planned(plan),
-        skipped=dict(plan.skipped),
-    )
+    return {
+        "library": None if dry_run else _library(site, name),
+        "job": job,
+        "dropped": dropped[:MOST_DROPPED],
+        "planned": Counter(what for what, _ in plan.planned),
+        "skipped": dict(plan.skipped),
+    }
 
 
 def describe(
@@ -154,13 +86,13 @@ def describe(
 ) -> OneLibrary:
     """Describe a library that follows a folder, or a part of it, for agents and people."""
     site.db.documents.describe(name, path, description)
-    return OneLibrary(library=_library(site, name))
+    return {"library": _library(site, name)}
 
 
 def confirm(site: Site, *, name: Name) -> OneLibrary:
     """Let a library that was not added on this machine read its folder: ask a person first."""
     site.db.documents.confirm_library(name)
-    return OneLibrary(library=_library(site, name))
+    return {"library": _library(site, name)}
 
 
 def sync_library(
@@ -169,7 +101,7 @@ def sync_library(
     """Update a library from its folder."""
     if not _library(site, name).root:
         raise NotFound(f"the library {name!r} follows no folder")
-    return JobStarted(job=_sync(site, name, dry_run=dry_run))
+    return {"job": _sync(site, name, dry_run=dry_run)}
 
 
 def remove_library(
@@ -178,7 +110,7 @@ def remove_library(
     name: Name,
     keep_documents: Annotated[bool, "Only stop following the folder"] = False,
     dry_run: Annotated[bool, "Only say what would happen"] = False,
-) -> RemovedLibrary:
+) -> Annotated[JsonReply, Shown(dry_run=bool, documents=int, consequences=list[str])]:
     """Remove a library with its documents, or stop following its folder."""
     library = _library(site, name)
     count = 0 if keep_documents else library.documents
@@ -193,13 +125,21 @@ def remove_library(
         else f"{count:,} documents and {library.chunks:,} passages are removed from this file."
     )
     said.append(UNDO)
-    return RemovedLibrary(dry_run=dry_run, documents=count, consequences=said)
+    return {"dry_run": dry_run, "documents": count, "consequences": said}
 
 
 def directories(
     site: Site, *, path: Annotated[str, "A folder, absolute or from ~"] = "~"
-) -> DirectoriesReply:
-    """The folders of this machine, to choose one to follow."""
+) -> Annotated[
+    JsonReply,
+    Shown(
+        path=str,
+        parent=str | None,
+        directories=list[Annotated[JsonReply, Shown(name=str, path=str)]],
+        truncated=bool,
+    ),
+]:
+    """The folders of this machine but hidden ones, to choose one to follow."""
     try:
         folder = Path(absolute(path)).resolve(strict=True)
         with os.scandir(folder) as entries:
@@ -209,14 +149,14 @@ def directories(
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "it is no folder"
         raise Unreadable(f"this folder cannot be listed: {reason}") from None
-    return DirectoriesReply(
-        path=str(folder),
-        parent=None if folder.parent == folder else str(folder.parent),
-        directories=[
-            DirectoryEntry(name=name, path=str(folder / name)) for name in names[:MOST_DIRECTORIES]
+    return {
+        "path": str(folder),
+        "parent": None if folder.parent == folder else str(folder.parent),
+        "directories": [
+            {"name": name, "path": str(folder / name)} for name in names[:MOST_DIRECTORIES]
         ],
-        truncated=len(names) > MOST_DIRECTORIES,
-    )
+        "truncated": len(names) > MOST_DIRECTORIES,
+    }
 
 
 def passed_over(
@@ -225,7 +165,14 @@ def passed_over(
     library: Annotated[str | None, "Of this library"] = None,
     limit: Limit = 100,
     offset: Offset = 0,
-) -> PassedOverReply:
+) -> Annotated[
+    JsonReply,
+    Shown(
+        files=list[PassedOver],
+        failures=list[Annotated[JsonReply, Shown(PassedOver, job=str)]],
+        more=bool,
+    ),
+]:
     """Files that were not ingested, and why; failures are those since the server's start."""
     found = site.db.documents.passed_over(library, limit=limit, offset=offset)
     failures = [
@@ -234,11 +181,7 @@ def passed_over(
         if job.result is not None and library in (None, job.result.get("library"))
         for path, reason in job.result.get("failures", ())
     ]
-    return PassedOverReply(
-        files=[{**vars(each)} for each in found],
-        failures=failures[:500],
-        more=len(found) == limit,
-    )
+    return {"files": list(found), "failures": failures[:500], "more": len(found) == limit}
 
 
 def absolute(folder: str) -> str:
@@ -265,13 +208,6 @@ def _sync(site: Site, name: str, *, dry_run: bool = False) -> JobReply:
         return synced_reply(done)
 
     return site.jobs.add("sync", f"{name} (dry run)" if dry_run else name, work).reply()
-
-
-def _planned(plan: Synced) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for what, _ in plan.planned:
-        counts[what] = counts.get(what, 0) + 1
-    return counts
 
 
 def _library(site: Site, name: str) -> Library:

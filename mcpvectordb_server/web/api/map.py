@@ -6,86 +6,58 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from mcpvectordb import Chunk, Memory
 from mcpvectordb_server.web.api.documents import Offset
 from mcpvectordb_server.web.hits import HitReply, item_replies
 from mcpvectordb_server.web.map_cache import PassageMap
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 LONGEST_TEXT = 600  # characters of a passage that is pointed at
 SHOWN = 10  # passages of a cluster in the list of clusters
 
 
-class GroupEntry(TypedDict):
-    """A group of points: a library, or all memories."""
-
-    name: str
-    kind: Literal["documents", "memories"]
-    points: int
-
-
-class MapReply(TypedDict):
-    """What the points of the map are; `explained` are the shares of variance of both axes."""
-
-    revision: int
-    current: bool
-    points: int
-    groups: list[GroupEntry]
-    explained: list[float]
-    pending: int
-    clusters: int
-    seconds: float
-
-
-class PassagesReply(TypedDict):
-    """Passages and memories with the beginning of their text."""
-
-    passages: list[HitReply]
-
-
-class ClusterEntry(TypedDict):
-    """Passages that say nearly the same; `cosine` is the lowest that ties them together."""
-
-    number: int
-    size: int
-    cosine: float
-    passages: list[HitReply]
-
-
-class DuplicatesReply(TypedDict):
-    """A page of the groups of near-duplicates, the largest first."""
-
-    clusters: list[ClusterEntry]
-    total: int
-
-
 Newest = Annotated[bool, "Compute it anew if the file has changed"]
 
 
-def get_map(site: Site, *, newest: Newest = True) -> MapReply:
-    """The groups and the number of points of the map; the first time takes seconds."""
+def get_map(
+    site: Site, *, newest: Newest = True
+) -> Annotated[
+    JsonReply,
+    Shown(
+        revision=int,
+        current=bool,
+        points=int,
+        groups=list[
+            Annotated[JsonReply, Shown(name=str, kind=Literal["documents", "memories"], points=int)]
+        ],
+        explained=list[float],
+        pending=int,
+        clusters=int,
+        seconds=float,
+    ),
+]:
+    """The groups and the number of points of the map; the first time takes seconds.
+
+    `explained` are the shares of variance of both axes.
+    """
     made = site.map.current(newest=newest)
     projection = made.projection
     counts = [int((projection.groups == number).sum()) for number in range(len(projection.names))]
-    return MapReply(
-        revision=made.revision,
-        current=made.revision == site.watch.revision,
-        points=len(projection),
-        groups=[
-            GroupEntry(
-                name=name or "memories",
-                kind="documents" if kind == "documents" else "memories",
-                points=count,
-            )
+    return {
+        "revision": made.revision,
+        "current": made.revision == site.watch.revision,
+        "points": len(projection),
+        "groups": [
+            {"name": name or "memories", "kind": kind, "points": count}
             for (kind, name), count in zip(projection.names, counts, strict=True)
         ],
-        explained=list(projection.explained),
-        pending=projection.pending,
-        clusters=len(made.duplicates),
-        seconds=round(made.seconds, 2),
-    )
+        "explained": list(projection.explained),
+        "pending": projection.pending,
+        "clusters": len(made.duplicates),
+        "seconds": round(made.seconds, 2),
+    }
 
 
 def get_points(
@@ -105,13 +77,13 @@ def get_passages(
     *,
     chunks: Annotated[list[int] | None, "Ids of passages", Field(max_length=500)] = None,
     memories: Annotated[list[int] | None, "Ids of memories", Field(max_length=500)] = None,
-) -> PassagesReply:
+) -> Annotated[JsonReply, Shown(passages=list[HitReply])]:
     """The passages and memories that points of the map stand for."""
     items: list[Chunk | Memory] = [
         *site.db.documents.chunks_by_ids(chunks or []),
         *site.db.memories.get(memories or [], images=False),
     ]
-    return PassagesReply(passages=item_replies(site.db, items, LONGEST_TEXT))
+    return {"passages": item_replies(site.db, items, LONGEST_TEXT)}
 
 
 def duplicates(
@@ -119,26 +91,37 @@ def duplicates(
     *,
     limit: Annotated[int, "Groups of a page", Field(ge=1, le=100)] = 20,
     offset: Offset = 0,
-) -> DuplicatesReply:
-    """Groups of passages that say nearly the same, the largest first."""
+) -> Annotated[
+    JsonReply,
+    Shown(
+        clusters=list[
+            Annotated[JsonReply, Shown(number=int, size=int, cosine=float, passages=list[HitReply])]
+        ],
+        total=int,
+    ),
+]:
+    """Groups of passages that say nearly the same, the largest first.
+
+    `cosine` is the lowest that ties them together.
+    """
     found = site.map.current().duplicates
     page = found[offset : offset + limit]
-    return DuplicatesReply(
-        clusters=[
-            ClusterEntry(
-                number=number,
-                size=len(each),
-                cosine=each.cosine,
-                passages=get_passages(
+    return {
+        "clusters": [
+            {
+                "number": number,
+                "size": len(each),
+                "cosine": each.cosine,
+                **get_passages(
                     site,
                     chunks=list(each.chunks[:SHOWN]),
                     memories=list(each.memories[: max(0, SHOWN - len(each.chunks))]),
-                )["passages"],
-            )
+                ),
+            }
             for number, each in enumerate(page, offset + 1)
         ],
-        total=len(found),
-    )
+        "total": len(found),
+    }
 
 
 def _made(site: Site, revision: int | None) -> PassageMap:

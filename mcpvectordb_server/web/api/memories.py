@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from mcpvectordb import Memory, NotFound, Stored, Thread, Updated
 from mcpvectordb_server.web.api.documents import UNDO, Few, Limit, Offset
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
-from mcpvectordb_server.web.shown import Shown
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 MemoryId = Annotated[int, "The number of a memory", Field(ge=0, lt=2**63)]
@@ -20,121 +19,8 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types of images that a browser is given; SVG is none of them, because it may have scripts."""
 
 MEMORY = "id thread source text content_type tags metadata created_at updated_at"  # as it is shown
+MemoryReply = Annotated[Memory, Shown(Memory, only=MEMORY)]
 LONGEST_BEGINNING = 200  # characters of a memory in the list of what is to be deleted
-
-
-class ImageEntry(TypedDict):
-    """An image of a memory; `url` is null if browsers are not given this type."""
-
-    mime_type: str
-    bytes: int
-    url: str | None
-
-
-MemoryReply = Annotated[
-    Memory,
-    Shown(
-        "MemoryReply",
-        "A memory: a text that an agent or a user stored in a thread.",
-        only=MEMORY,
-    ),
-]
-
-
-MemoryDetails = Annotated[
-    dict[str, Any],
-    Shown(
-        "MemoryDetails",
-        "A memory with its images.",
-        Memory,
-        only=f"{MEMORY} images",
-        images=list[ImageEntry],
-    ),
-]
-
-
-class MemoryList(TypedDict):
-    """A page of memories, newest first, and their number in all."""
-
-    memories: list[MemoryReply]
-    total: int
-    note: str
-
-
-ThreadEntry = Annotated[Thread, Shown("ThreadEntry", "A thread with its counts.")]
-
-
-class ThreadList(TypedDict):
-    """All threads, the one with the newest memory first."""
-
-    threads: list[ThreadEntry]
-
-
-class TagEntry(TypedDict):
-    """A tag, and how many memories have it."""
-
-    name: str
-    memories: int
-
-
-class TagList(TypedDict):
-    """All tags, the most frequent first."""
-
-    tags: list[TagEntry]
-
-
-class DayEntry(TypedDict):
-    """A day (UTC), and how many memories were stored on it."""
-
-    date: str
-    memories: int
-
-
-class TimelineReply(TypedDict):
-    """The days on which memories were stored, the newest first."""
-
-    days: list[DayEntry]
-
-
-AddedMemory = Annotated[
-    Stored,
-    Shown(
-        "AddedMemory",
-        'A stored memory; "repeated" if it was the last one of its thread already.',
-        memory=MemoryReply,
-    ),
-]
-
-
-UpdatedMemory = Annotated[
-    Updated,
-    Shown(
-        "UpdatedMemory",
-        "A memory after a change, and which fields were written.",
-        memory=MemoryReply,
-    ),
-]
-
-
-DoomedMemory = Annotated[
-    dict[str, Any],
-    Shown(
-        "DoomedMemory",
-        "A memory that is to be removed, by the beginning of its text.",
-        Memory,
-        only="id thread text",
-    ),
-]
-
-
-class DeletedMemories(TypedDict):
-    """What was removed, or with dry_run what would be, and what follows from that."""
-
-    dry_run: bool
-    memories: list[DoomedMemory]
-    count: int
-    missing: list[int]
-    consequences: list[str]
 
 
 def list_memories(
@@ -147,31 +33,38 @@ def list_memories(
     until: Annotated[str | None, "Up to this date"] = None,
     limit: Limit = 50,
     offset: Offset = 0,
-) -> MemoryList:
+) -> Annotated[JsonReply, Shown(memories=list[MemoryReply], total=int, note=str)]:
     """List memories, newest first."""
     bounds = (("gte", since), ("lte", until))
     where = [("created_at", sign, bound) for sign, bound in bounds if bound is not None]
     memories = site.db.memories
-    found = memories.browse(
-        limit=limit, offset=offset, thread=thread, tags=tags, source=source, where=where
-    )
-    which = {"thread": thread, "tags": tags, "source": source, "where": where}
-    return MemoryList(
-        memories=list(found),
-        total=memories.count(**which),  # type: ignore[arg-type]
-        note="" if found or offset else memories.why_empty(**which),  # type: ignore[arg-type]
-    )
+    which: dict[str, Any] = {"thread": thread, "tags": tags, "source": source, "where": where}
+    found = memories.browse(limit=limit, offset=offset, **which)
+    return {
+        "memories": list(found),
+        "total": memories.count(**which),
+        "note": "" if found or offset else memories.why_empty(**which),
+    }
 
 
-def get_memory(site: Site, *, id: MemoryId) -> MemoryDetails:
-    """A memory with its images."""
+def get_memory(
+    site: Site, *, id: MemoryId
+) -> Annotated[
+    JsonReply,
+    Shown(
+        Memory,
+        only=f"{MEMORY} images",
+        images=list[Annotated[JsonReply, Shown(mime_type=str, bytes=int, url=str | None)]],
+    ),
+]:
+    """A memory with its images; the `url` of one is null if browsers are not given its type."""
     memory = _found(site, id, images=True)
     images = [
-        ImageEntry(
-            mime_type=image.mime_type,
-            bytes=len(image.data),
-            url=f"/api/memories/{id}/images/{number}" if image.mime_type in PICTURES else None,
-        )
+        {
+            "mime_type": image.mime_type,
+            "bytes": len(image.data),
+            "url": f"/api/memories/{id}/images/{number}" if image.mime_type in PICTURES else None,
+        }
         for number, image in enumerate(memory.images)
     ]
     return {**vars(memory), "images": images}
@@ -201,8 +94,8 @@ def add_memory(
     source: Annotated[Author, "Who says it"] = "user",
     tags: Annotated[list[str] | None, "To find it by"] = None,
     metadata: Annotated[dict[str, Any] | None, "What else there is to say of it"] = None,
-) -> AddedMemory:
-    """Store a memory."""
+) -> Annotated[Stored, Shown(Stored, memory=MemoryReply)]:
+    """Store a memory; "repeated" if it was the last one of its thread already."""
     return site.db.memories.add(thread, source, text, metadata=metadata, tags=tags)
 
 
@@ -214,7 +107,7 @@ def update_memory(
     tags: Annotated[list[str] | None, "Replace the tags"] = None,
     metadata: Annotated[dict[str, Any] | None, "Replaces the metadata"] = None,
     metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
-) -> UpdatedMemory:
+) -> Annotated[Updated, Shown(Updated, memory=MemoryReply)]:
     """Change a memory."""
     return site.db.memories.update(
         id, text=text, tags=tags, metadata=metadata, metadata_patch=metadata_patch
@@ -226,45 +119,54 @@ def delete_memories(
     *,
     ids: Annotated[list[int], "Which", Field(min_length=1, max_length=1_000)],
     dry_run: Annotated[bool, "Only say what would happen"] = False,
-) -> DeletedMemories:
+) -> Annotated[
+    JsonReply,
+    Shown(
+        dry_run=bool,
+        memories=list[Annotated[JsonReply, Shown(Memory, only="id thread text")]],
+        count=int,
+        missing=list[int],
+        consequences=list[str],
+    ),
+]:
     """Remove memories."""
     found = site.db.memories.get(ids, images=False)
     known = {each.id for each in found}
     if not dry_run and known:
         site.db.memories.delete(known)
     count = len(found)
-    return DeletedMemories(
-        dry_run=dry_run,
-        memories=[{**vars(each), "text": each.text[:LONGEST_BEGINNING]} for each in found],
-        count=count,
-        missing=sorted(set(ids) - known),
-        consequences=[
+    return {
+        "dry_run": dry_run,
+        "memories": [{**vars(each), "text": each.text[:LONGEST_BEGINNING]} for each in found],
+        "count": count,
+        "missing": sorted(set(ids) - known),
+        "consequences": [
             f"{count:,} {'memory is' if count == 1 else 'memories are'} removed from this file, "
             "with tags and images; agents no longer find them.",
             UNDO,
         ],
-    )
+    }
 
 
-def threads(site: Site) -> ThreadList:
-    """All threads."""
-    return ThreadList(threads=site.db.memories.threads())
+def threads(site: Site) -> Annotated[JsonReply, Shown(threads=list[Thread])]:
+    """All threads, the one with the newest memory first."""
+    return {"threads": site.db.memories.threads()}
 
 
-def tags(site: Site) -> TagList:
-    """All tags."""
-    return TagList(
-        tags=[
-            TagEntry(name=name, memories=count)
-            for name, count in site.db.memories.values("tag").items()
-        ]
-    )
+def tags(
+    site: Site,
+) -> Annotated[JsonReply, Shown(tags=list[Annotated[JsonReply, Shown(name=str, memories=int)]])]:
+    """All tags, the most frequent first."""
+    counts = site.db.memories.values("tag")
+    return {"tags": [{"name": name, "memories": n} for name, n in counts.items()]}
 
 
-def timeline(site: Site) -> TimelineReply:
-    """How many memories were stored on each day."""
+def timeline(
+    site: Site,
+) -> Annotated[JsonReply, Shown(days=list[Annotated[JsonReply, Shown(date=str, memories=int)]])]:
+    """How many memories were stored on each day (UTC), the newest first."""
     days = sorted(site.db.memories.values("day").items(), reverse=True)
-    return TimelineReply(days=[DayEntry(date=day, memories=count) for day, count in days])
+    return {"days": [{"date": day, "memories": count} for day, count in days]}
 
 
 def _found(site: Site, id: int, *, images: bool = False) -> Memory:

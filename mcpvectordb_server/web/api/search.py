@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import Backlog, InvalidInput
 from mcpvectordb_server.web.hits import HitReply, hit_replies
-from mcpvectordb_server.web.shown import Shown
+from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 Mode = Literal["hybrid", "text", "vector"]
@@ -28,19 +28,10 @@ Since = Annotated[str | None, "From this date on: 2025-11-29, 2025-11, 7d, today
 Until = Annotated[str | None, "Up to this date"]
 Where = Annotated[dict[str, Any] | None, "More conditions, as in the library's `where`"]
 
+BacklogReply = Annotated[Backlog, Shown(Backlog, only="passages pending note", note=str)]
+
 # The key under which the library takes a question in each mode.
 _QUESTIONS = {"hybrid": "text", "text": "words", "vector": "meaning"}
-
-
-BacklogReply = Annotated[
-    Backlog,
-    Shown(
-        "BacklogReply",
-        "Passages that wait for their embedding, and what becomes of them.",
-        only="passages pending note",
-        note=str,
-    ),
-]
 
 
 class SearchResults(TypedDict):
@@ -63,14 +54,6 @@ class SearchResults(TypedDict):
     backlog: BacklogReply
     milliseconds: float
     more: bool
-
-
-class CompareReply(TypedDict):
-    """The same question by words, by meaning, and by both."""
-
-    text: SearchResults
-    vector: SearchResults
-    hybrid: SearchResults
 
 
 def search(
@@ -139,14 +122,28 @@ def compare(
     where: Where = None,
     group: Annotated[bool, "The best passage of each document before others"] = False,
     text: Annotated[bool, "Return whole passages, with highlights"] = False,
-) -> CompareReply:
+) -> Annotated[JsonReply, Shown(text=SearchResults, vector=SearchResults, hybrid=SearchResults)]:
     """Ask the same by words, by meaning, and by both, to see what each contributes."""
-    given: dict[str, Any] = {name: value for name, value in locals().items() if name != "site"}
-    return CompareReply(
-        text=search(site, mode="text", **given),
-        vector=search(site, mode="vector", **given),
-        hybrid=search(site, mode="hybrid", **given),
-    )
+
+    def by(mode: Mode) -> SearchResults:
+        return search(
+            site,
+            query=query,
+            mode=mode,
+            kind=kind,
+            limit=limit,
+            library=library,
+            thread=thread,
+            tags=tags,
+            file_type=file_type,
+            since=since,
+            until=until,
+            where=where,
+            group=group,
+            text=text,
+        )
+
+    return {"text": by("text"), "vector": by("vector"), "hybrid": by("hybrid")}
 
 
 def _conditions(where: dict[str, Any] | None, file_type: str | None) -> dict[str, Any] | None:

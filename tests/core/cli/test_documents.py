@@ -86,26 +86,11 @@ def test_list_shows_all_documents_or_those_of_a_library_a_folder_or_a_name(
     assert listed(notes, "notes/tea.md") == listed(notes, "tea.md") == ["notes/tea.md"]
 
 
-def test_list_can_be_filtered_and_paged(notes: Commands) -> None:
-    assert listed(notes, "notes/sub", "--where", "size<100") == ["notes/sub/plan.md"]
-    first, second = (
-        listed(notes, "notes/sub", "--limit", "1", "--offset", each) for each in ("0", "1")
-    )
-    assert sorted(first + second) == ["notes/sub/big.md", "notes/sub/plan.md"]
-    assert notes.invoke("list", "notes/sub", "-n", "1").stderr == "1 of 2 documents\n"
-
-
 def test_list_prints_id_size_time_path_and_title_of_each_document(notes: Commands) -> None:
     (document,) = json.loads(notes.run("list", "tea.md", "--json"))["documents"]
     id, size, _, path, title = notes.run("list", "tea.md").split(maxsplit=4)
     assert (id, size, path) == (document["id"], str(len(TEA)), "notes/tea.md")
     assert title.strip() == document["title"]
-
-
-def test_list_of_a_misspelt_library_names_the_nearest(notes: Commands) -> None:
-    error = notes.invoke("list", "note").exception
-    assert isinstance(error, NotFound)
-    assert "there is no library, folder or document note; did you mean notes" in str(error)
 
 
 def test_an_empty_list_says_why(notes: Commands) -> None:

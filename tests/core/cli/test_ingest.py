@@ -80,24 +80,6 @@ def test_metadata_of_a_known_file_is_updated(shell: Shell) -> None:
     assert "a.txt" in shell.run("list", "--where", "metadata.year=2024")
 
 
-def test_what_was_ingested_without_embeddings_is_embedded_later(shell: Shell) -> None:
-    shell.run("ingest", "-", "--no-embed", stdin="apple")
-    assert json.loads(shell.run("status", "--json"))["pending"] == 1
-    assert re.fullmatch(
-        r"1 chunk embedded \(\d+ tokens, [\d,]+/s\), 0 still waiting", shell.run("embed").strip()
-    )
-    assert shell.run("embed").strip() == "0 chunks embedded, 0 still waiting"
-
-
-def test_a_source_that_fails_does_not_stop_the_others(shell: Shell) -> None:
-    (shell.folder / "good.txt").write_text("good")
-    assert (
-        shell.run("ingest", "bad.txt", "good.txt", "--no-embed", code=1).strip()
-        == "1 indexed, 1 failed"
-    )
-    assert shell.err.count("bad.txt") == 1
-
-
 def test_ctrl_c_leaves_a_sound_file_and_the_same_command_continues(shell: Shell) -> None:
     folder = shell.folder / "many"
     folder.mkdir()

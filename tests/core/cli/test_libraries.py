@@ -244,27 +244,6 @@ def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(progra
     assert "nothing was removed" in program.err and program.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["sync"], 1, "library add NAME DIR"),
-        (["sync", "x"], 1, "there is no library 'x'"),
-        (["watch", "x"], 1, "there is no library 'x'"),
-        (["library", "add", "x", "missing"], 1, "missing"),
-        (["library", "add", "x", "notes", "--pattern", "[a"], 1, "[ without"),
-        (["library", "describe", "x", "a", "text"], 1, "no library 'x'"),
-        (["library", "add", "x"], 2, "Missing argument"),
-        (["library", "nonsense"], 2, "No such command"),
-    ],
-)
-def test_an_error_is_one_line(
-    program: Program, arguments: list[str], code: int, message: str
-) -> None:
-    Database(program.db).close()
-    program(*arguments, code=code)
-    assert message in program.err.splitlines()[-1]
-
-
 @contextlib.contextmanager
 def watching(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
     """A running watch with its output and its errors; ended if it should hang."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,37 @@ def test_an_unexpected_exception_is_reported_without_details(
     answer = ask(service(db, found(name)), tool)
     assert (answer.structured_content, answer.is_error) == (reply, reply is None)
     assert INSIDE in answer.content[0].text and "secret" not in answer.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "argument"),
+    [
+        ("mcpvectordb", "ingest_file", "path"),
+        ("openrag", "ingest_document", "file_path"),
+        ("desk", "ingest", "source"),
+    ],
+)
+def test_agents_get_no_secrets_and_nothing_from_outside_of_the_roots(
+    name: str, tool: str, argument: str, db: Database, tmp_path: Path
+) -> None:
+    def said(source: Path, roots: tuple[Path, ...] | None) -> str:
+        reply = ask(service(db, found(name), roots=roots), tool, {argument: str(source)})
+        return str(reply.content[0].text)
+
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    for folder in (inside, outside, inside / ".ssh"):
+        folder.mkdir()
+        (folder / "tea.txt").write_text(f"tea of {folder.name}")
+    (inside / "link.txt").symlink_to(outside / "tea.txt")
+    (inside / "key.txt").write_text("-----BEGIN RSA PRIVATE KEY-----\nabc")
+    assert "outside" not in said(inside / "tea.txt", (inside,)) and db.documents.count() == 1
+    for hidden in (outside / "tea.txt", outside / "missing.txt", inside / "link.txt"):
+        assert "outside of the folders" in said(hidden, (inside,))
+    assert "--root DIR" in said(inside / "tea.txt", ())
+    assert "secrets" in said(inside / ".ssh" / "tea.txt", None)
+    assert "private key" in said(inside / "key.txt", None)
+    assert "is the database itself" in said(db.path, None)
+    assert db.documents.count() == 1
 
 
 ODD: st.SearchStrategy[Any] = st.recursive(

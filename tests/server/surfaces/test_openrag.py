@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding.tokenizer import TokenPipeline
-from mcpvectordb_server.surfaces import mcpvectordb
 from mcpvectordb_server.surfaces.openrag import SURFACE
 from tests.server.clients import ask, caller, service
 from tests.support import Letters
@@ -165,58 +164,12 @@ def test_a_txt_file_that_looks_like_another_format_is_read_as_text(
     assert found["content"] == text.strip()
 
 
-def test_secrets_and_the_database_itself_are_refused(tool: Ask, write: Write, path: Path) -> None:
-    tool("ingest_document", file_path=write())
-    code, message = error(tool("ingest_document", file_path=write(".ssh/notes.txt")))
-    assert (code, "secrets" in message) == ("validation_error", True)
-    code, message = error(tool("ingest_document", file_path=str(path)))
-    assert (code, "is the database itself" in message) == ("validation_error", True)
-
-
-def test_nothing_is_revealed_about_files_outside_of_the_roots(
-    db: Database, write: Write, tmp_path: Path
-) -> None:
-    inside, outside = write("in/tea.txt"), write("out/tea.txt")
-    made = service(db, SURFACE, roots=(Path(inside).parent,))
-    assert (
-        ask(made, "ingest_document", {"file_path": inside}).structured_content["status"]
-        == "success"
-    )
-    (Path(inside).parent / "link.txt").symlink_to(outside)
-    for path in (
-        outside,
-        write("out/tea.md"),
-        str(tmp_path / "missing.txt"),
-        f"{tmp_path}/files/in/link.txt",
-    ):
-        code, message = error(ask(made, "ingest_document", {"file_path": path}).structured_content)
-        assert (code, "outside of the folders" in message) == ("validation_error", True)
-    nowhere = service(db, SURFACE, roots=())
-    assert (
-        "--root DIR"
-        in error(ask(nowhere, "ingest_document", {"file_path": inside}).structured_content)[1]
-    )
-
-
 def test_a_url_is_reported_as_not_found(path: Path) -> None:
     with Database(path, embedder=Letters(), config=Config(allow_private_urls=True)) as db:
         reply = ask(
             service(db, SURFACE), "ingest_document", {"file_path": "http://127.0.0.1:1/a.txt"}
         ).structured_content
     assert error(reply) == ("file_not_found", "File does not exist: http://127.0.0.1:1/a.txt")
-
-
-def test_a_file_in_another_language_is_told_of_the_multilingual_model_once(
-    path: Path, write: Write
-) -> None:
-    german = "Die Feuerwehr löschte den Brand in der Altstadt noch vor Mitternacht."
-    with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
-        tool, other = caller(service(db, SURFACE)), caller(service(db, mcpvectordb.SURFACE))
-        reply = tool("ingest_document", file_path=write("a.txt", german))
-        assert reply["message"].startswith("Document ingested successfully; most of it is not in ")
-        reply = tool("ingest_document", file_path=write("b.txt", german + " Ende."))
-        assert reply["message"] == "Document ingested successfully"
-        assert "note" not in other("ingest_file", path=write("c.txt", german + " Schluss."))
 
 
 @pytest.fixture
@@ -307,46 +260,6 @@ def test_an_empty_query_is_reported_before_an_empty_collection(tool: Ask) -> Non
     )
 
 
-def test_no_results_are_a_success_with_a_message(tool: Ask, db: Database) -> None:
-    db.documents.ingest_text("tea", source="a.txt")
-    reply = {
-        "status": "success",
-        "query": "zzz",
-        "total_results": 0,
-        "results": [],
-        "message": "No results found matching the query",
-    }
-    assert tool("query_documents", query="zzz", min_similarity=1) == reply
-    db.documents.ingest_text("water", source="b.txt", embed=False)
-    assert tool("query_documents", query="zzz", min_similarity=1) == {
-        **reply,
-        "message": f"{reply['message']}; 1 of all 2 passages are searched by meaning so far; run "
-        "`mcpvectordb embed`",
-    }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"max_results": 0}, "max_results must be 1 to 100, not 0"),
-        ({"max_results": 101}, "max_results must be 1 to 100, not 101"),
-        ({"max_results": True}, "max_results must be a whole number, not true"),
-        ({"max_results": 2.5}, "max_results must be a whole number, not 2.5"),
-        ({"max_results": "many"}, 'max_results must be a whole number, not "many"'),
-        ({"min_similarity": -0.1}, "min_similarity must be 0 to 1, not -0.1"),
-        ({"min_similarity": 1.01}, "min_similarity must be 0 to 1, not 1.01"),
-        ({"min_similarity": "high"}, 'min_similarity must be a number, not "high"'),
-        ({"min_similarity": True}, "min_similarity must be a number, not true"),
-        ({"query": "x" * 1001}, "query has 1,001 characters; at most 1,000 are allowed"),
-    ],
-)
-def test_arguments_have_bounds(arguments: dict[str, Any], message: str, tool: Ask) -> None:
-    assert error(tool("query_documents", **{"query": "tea", **arguments})) == (
-        "validation_error",
-        message,
-    )
-
-
 @pytest.mark.parametrize(
     "query", ['"boiling hot" tea', "-tea", 'tea -water -"leaves"', '"', "--verbose -v", '"-tea"']
 )
@@ -388,31 +301,6 @@ def test_an_id_that_is_not_a_uuid_is_invalid(id: str, tool: Ask) -> None:
         "invalid_document_id",
         "Invalid document ID format",
     )
-
-
-def test_statistics_match_the_file(
-    path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(path.parent)
-    with Database(path.name, embedder=Letters()) as db:
-        tool = caller(service(db, SURFACE))
-        statistics = {
-            "total_documents": 0,
-            "total_chunks": 0,
-            "storage_path": str(path),
-            "embedding_model": "letters",
-            "embedding_dimension": 32,
-            "chunk_size": 400,
-            "chunk_overlap": 60,
-        }
-        assert tool("get_stats") == {"status": "success", "statistics": statistics}
-        for _ in range(2):
-            tool("ingest_document", file_path=write())
-        assert tool("get_stats")["statistics"] == {
-            **statistics,
-            "total_documents": 2,
-            "total_chunks": 2,
-        }
 
 
 # Failures and bounds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,19 +60,6 @@ def test_openrag_names_it_beside_its_message(db: Database) -> None:
     reply = ask(service(db, openrag.SURFACE), "query_documents", arguments).structured_content
     assert reply["message"] == "No results found matching the query"
     assert "did you mean max_results? It was not given, so it is 5." in reply["note"]
-
-
-def test_a_copy_in_another_library_than_was_meant_is_not_stored_silently(
-    db: Database, tmp_path: Path
-) -> None:
-    (tmp_path / "a.txt").write_text("apple")
-    arguments = {"path": str(tmp_path / "a.txt"), "libary": "fruit"}
-    reply = ask(service(db, mcpvectordb.SURFACE), "ingest_file", arguments).structured_content
-    assert (reply["status"], reply["library"]) == ("indexed", "default")
-    assert reply["note"] == (
-        '"libary" is an unknown argument and was ignored; did you mean library? It was not given, '
-        'so it is "default".'
-    )
 
 
 def test_qmd_names_it_in_a_text_block_of_its_own_and_in_its_note(db: Database) -> None:

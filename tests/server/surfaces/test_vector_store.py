@@ -83,27 +83,6 @@ def test_an_embedding_that_is_too_long_is_refused_with_the_limit(tool: Ask) -> N
 # vector_search
 
 
-def test_stores_of_another_metric_rank_by_it(tool: Ask, db: Database) -> None:
-    for store in ("dot", "euclidean"):
-        db.vectors.add("far", [9, 9], store=store, metric=store)
-        for id, embedding in (("other", [1.0]), ("near", [1, 2]), ("same", [1, 1])):
-            tool("vector_add", id=id, embedding=embedding, store_name=store)
-    dot, euclidean = (
-        tool("vector_search", query=[1, 1], store_name=store) for store in ("dot", "euclidean")
-    )
-    assert list(zip(ids(dot), scores(dot), strict=True)) == [
-        ("far", 18),
-        ("near", 3),
-        ("same", 2),
-        ("other", 0),
-    ]
-    assert list(zip(ids(euclidean), scores(euclidean), strict=True)) == [
-        ("same", 0),
-        ("near", 1),
-        ("far", pytest.approx(math.sqrt(128))),
-    ]
-
-
 def test_k_limits_the_results(tool: Ask) -> None:
     for number in range(12):
         tool("vector_add", id=str(number), embedding=[1, number])
@@ -201,13 +180,3 @@ def test_no_more_results_are_ranked_than_fit_into_a_reply(tool: Ask, db: Databas
     reply = tool("vector_search", query=[1], k=10**9)
     assert len(reply["results"]) > 3_000 and reply["total_searched"] == 6_000
     assert f"of {MOST_RESULTS} results" in reply["truncated"]
-
-
-def test_truncated_results_report_what_is_missing_and_how_to_get_it(
-    tool: Ask, db: Database
-) -> None:
-    db.vectors.add_many(map(str, range(60)), [[1.0]] * 60, metadata=[{"long": "x" * 5000}] * 60)
-    reply = tool("vector_search", query=[1], k=60)
-    assert 20 < len(reply["results"]) < 60
-    assert reply["total_searched"] == 60
-    assert "lower k" in reply["truncated"]

@@ -172,7 +172,7 @@ def test_the_address_that_a_browser_is_started_with_lets_one_in_only() -> None:
             ],
             "server": ("127.0.0.1", 80),
         }
-        answer = gate._answer(scope, Headers(scope=scope))
+        answer = gate.answer(scope, Headers(scope=scope))
         return 200 if answer is None else answer.status_code
 
     assert enter("for-one-browser-only", "/api/status") == 401

@@ -110,24 +110,6 @@ def test_without_a_model_the_message_says_that_the_embedding_is_pending(path: Pa
 # delete_context and delete_context_batch
 
 
-def test_criteria_of_a_batch_delete_apply_together(tools: Tools) -> None:
-    ids = [
-        tools.store(f"tea {number}", thread_id=thread, source=source)
-        for number, (thread, source) in enumerate(
-            [("a", "user"), ("a", "agent"), ("b", "user"), ("c", "user")]
-        )
-    ]
-    assert tools.delete_context_batch(
-        thread_ids=["a", "b"], source="user", context_ids=[ids[0], ids[1], ids[3]]
-    ) == {
-        "success": True,
-        "deleted_count": 1,
-        "message": "Deleted 1 context entries",
-        "criteria_used": ["context_ids: 3 given", "thread_ids: a, b", "source: user"],
-    }
-    assert tools.found() == ids[:0:-1]
-
-
 # Batches
 
 
@@ -150,73 +132,6 @@ def test_an_atomic_batch_with_one_bad_item_stores_nothing(tools: Tools) -> None:
     )
     assert message.endswith("the first is at index 1: Context not found: no context has the id 99")
     assert whole(tools, id)["text_content"] == "tea"
-
-
-def test_a_batch_that_is_not_atomic_stores_good_items_and_reports_bad_ones(tools: Tools) -> None:
-    bad = [
-        {"thread_id": "t", "source": "robot", "text": "x"},
-        *entries("C", images=[{"data": "?"}]),
-        *entries("D", tags="x"),
-    ]
-    reply = tools.store_context_batch(entries=[*entries("A"), *bad, *entries("B")], atomic=False)
-    assert (reply["success"], reply["total"], reply["succeeded"], reply["failed"]) == (
-        False,
-        5,
-        2,
-        3,
-    )
-    assert reply["message"] == "2 of 5 entries stored"
-    assert [(each["index"], each["success"], each["context_id"]) for each in reply["results"]] == [
-        (0, True, 1),
-        (1, False, None),
-        (2, False, None),
-        (3, False, None),
-        (4, True, 2),
-    ]
-    assert [each["error"] for each in reply["results"]][1:4] == [
-        "source must be 'user' or 'agent', not \"robot\"",
-        "images[0].data is not base64",
-        'tags must be an array, not "x"',
-    ]
-    nothing = tools.store_context_batch(entries=bad, atomic=False)
-    assert (nothing["success"], nothing["succeeded"]) == (False, 0)
-    assert tools.found() == [2, 1]
-
-
-def test_a_batch_of_updates_changes_each_entry(tools: Tools) -> None:
-    first, second = tools.store("tea", metadata={"n": 1}), tools.store("water")
-    reply = tools.update_context_batch(
-        updates=[
-            {"context_id": first, "text": "milk", "metadata_patch": {"m": 2}},
-            {"context_id": 99, "text": "x"},
-            {"context_id": second},
-            {"context_id": "many", "text": "x"},
-            {"context_id": second, "tags": ["a"]},
-        ],
-        atomic=False,
-    )
-    assert (reply["success"], reply["succeeded"], reply["failed"], reply["message"]) == (
-        False,
-        2,
-        3,
-        "2 of 5 entries updated",
-    )
-    assert [(each["context_id"], each["updated_fields"]) for each in reply["results"]] == [
-        (first, ["text_content", "metadata", "embedding"]),
-        (99, None),
-        (second, None),
-        (None, None),
-        (second, ["tags"]),
-    ]
-    assert whole(tools, first)["metadata"] == {"n": 1, "m": 2}
-    whole_batch = tools.update_context_batch(
-        updates=[{"context_id": first, "tags": ["x"]}, {"context_id": first, "text": "y"}]
-    )
-    assert (
-        whole_batch["success"]
-        and whole(tools, first)["text_content"] == "y"
-        and whole(tools, first)["tags"] == ["x"]
-    )
 
 
 # Bounds

@@ -60,31 +60,7 @@ def test_4_a_long_document_is_read_in_parts_by_its_outline(agent: Agent) -> None
     assert parts > 1 and "Error E17" in part.text
 
 
-def test_5_a_quotation_is_verified_before_it_is_cited(agent: Agent) -> None:
-    words = "Everybody has 30 days of vacation a year."
-    done = agent("verify", quotation=words, place="firm/handbook/vacation.md")
-    assert done.status == "exact"
-    assert done.place == "firm/handbook/vacation.md:3"
-    digest = hashlib.sha256(FILES["handbook/vacation.md"].encode()).hexdigest()
-    assert done.text == f"exact: firm/handbook/vacation.md:3 (SHA-256 of the text {digest})"
-
-
-def test_6_a_quotation_broken_by_hyphens_is_found_as_such(agent: Agent) -> None:
-    done = agent("verify", quotation="a maintenance contract for all seven elevators")
-    assert done.status == "spacing"
-    assert done.place == "firm/letters/offer.txt:3-5"
-    assert "It stands there as: a main-\ntenance" in done.text
-
-
-def test_7_a_wrong_quotation_is_absent_and_a_misplaced_one_elsewhere(agent: Agent) -> None:
-    wrong = agent("verify", quotation="Everybody has 35 days of vacation", place="vacation.md")
-    assert wrong.status == "absent" and "Do not quote" in wrong.text
-    misplaced = agent("verify", quotation="second class", place="vacation.md")
-    assert misplaced.status == "elsewhere"
-    assert misplaced.place == "firm/handbook/travel.md:10"
-
-
-def test_8_a_page_of_a_pdf_is_found_read_and_proved(agent: Agent, folder: Path) -> None:
+def test_5_a_page_of_a_pdf_is_found_read_and_proved(agent: Agent, folder: Path) -> None:
     found = agent("search", query="rent due on which working day", limit=1)
     assert "p. 2" in found.text
     page = agent("read", place="lease.pdf", page=2)
@@ -95,22 +71,7 @@ def test_8_a_page_of_a_pdf_is_found_read_and_proved(agent: Agent, folder: Path) 
     assert f", of its source {hashlib.sha256(raw).hexdigest()})" in proof.text
 
 
-def test_9_every_use_of_a_name_is_counted(agent: Agent) -> None:
-    found = agent("grep", pattern=r"\bHamburg\b")
-    assert "[lines that match: 2]" in found.text
-    assert "firm/minutes/2025-03-04.md:6: We decided to move" in found.text
-    few = agent("grep", pattern="valve", limit=2)
-    assert len(few.places) == 2
-    assert "[21 lines match, 19 more than these: raise limit" in few.text
-
-
-def test_10_code_is_found_by_an_expression_and_read(agent: Agent) -> None:
-    [place] = agent("grep", pattern=r"^def \w+\(").places
-    assert place == "firm/code/retry.py:4"
-    assert "attempts=5" in agent("read", place=f"{place}:1").text
-
-
-def test_11_a_decision_is_remembered_and_found_beside_documents(agent: Agent) -> None:
+def test_6_a_decision_is_remembered_and_found_beside_documents(agent: Agent) -> None:
     kept = agent(
         "remember",
         text="Anna said that the move to Hamburg will cost 12,000 euros.",
@@ -126,7 +87,7 @@ def test_11_a_decision_is_remembered_and_found_beside_documents(agent: Agent) ->
     assert agent("search", query="move", tags=["decision"], kind="memories").places == only.places
 
 
-def test_12_a_memory_is_corrected(agent: Agent) -> None:
+def test_7_a_memory_is_corrected(agent: Agent) -> None:
     old = agent("remember", text="The offer must be sent by 12 June.", thread="offer")
     again = agent("remember", text="the offer must be sent by 12 June", thread="offer")
     assert (again.status, again.place) == ("known", old.place)
@@ -139,7 +100,7 @@ def test_12_a_memory_is_corrected(agent: Agent) -> None:
     assert "19 June" in agent("read", place=old.place).text
 
 
-def test_13_a_text_that_the_agent_holds_is_stored_and_found(agent: Agent) -> None:
+def test_8_a_text_that_the_agent_holds_is_stored_and_found(agent: Agent) -> None:
     done = agent(
         "ingest",
         source="answers/solar.md",
@@ -157,20 +118,7 @@ def test_13_a_text_that_the_agent_holds_is_stored_and_found(agent: Agent) -> Non
     assert "unchanged" not in agent("status").text
 
 
-def test_14_a_changed_text_replaces_the_old_one(agent: Agent) -> None:
-    first = agent("ingest", source="plan.md", text="The budget is 10,000.", library="plans")
-    same = agent("ingest", source="plan.md", text="The budget is 10,000.", library="plans")
-    assert same.status == "skipped"
-    changed = {"source": "plan.md", "text": "The budget is 12,000.", "library": "plans"}
-    assert "replace" in agent.refused("ingest", **changed)
-    second = agent("ingest", **changed, replace=True)
-    assert second.status == "replaced"
-    assert "12,000" in agent("read", place="plans/plan.md").text
-    assert agent("verify", quotation="The budget is 10,000").status == "absent"
-    assert first.place == second.place
-
-
-def test_15_a_folder_is_ingested_and_its_library_shown(
+def test_9_a_folder_is_ingested_and_its_library_shown(
     agent: Agent, firm: Database, tmp_path: Path
 ) -> None:
     (tmp_path / "recipes").mkdir()
@@ -186,32 +134,7 @@ def test_15_a_folder_is_ingested_and_its_library_shown(
     assert "3 unchanged" in again.text
 
 
-def test_16_documents_are_filtered_by_date_and_metadata(agent: Agent) -> None:
-    recent = agent("search", query="move to Hamburg", where={"metadata.year": 2025}, limit=3)
-    assert all(place.startswith("firm/minutes/") for place in recent.places)
-    old = agent("search", query="vacation", until="2002", kind="documents")
-    assert [place.split(":")[0] for place in old.places] == ["firm/handbook/vacation.md"]
-    new = agent("search", query="vacation", since="30d", kind="documents")
-    assert not any("vacation" in place for place in new.places)
-
-
-def test_17_two_ways_to_ask_are_fused(agent: Agent) -> None:
-    found = agent(
-        "search",
-        query=[{"words": "P-4021"}, {"meaning": "what to do about a blocked inlet"}],
-        library="firm",
-        limit=3,
-        group=True,
-    )
-    assert found.places[0].startswith("firm/manual/pump.md")
-
-
-def test_18_similar_documents_are_found(agent: Agent) -> None:
-    found = agent("similar", place="minutes/2025-03-04.md", kind="documents", limit=1)
-    assert found.places[0].startswith("firm/minutes/2025-05-06.md")
-
-
-def test_19_a_document_is_described_and_moved(agent: Agent) -> None:
+def test_10_a_document_is_described_and_moved(agent: Agent) -> None:
     agent("ingest", source="memo.md", text="A memo about parking.", library="inbox")
     done = agent(
         "update",
@@ -228,7 +151,7 @@ def test_19_a_document_is_described_and_moved(agent: Agent) -> None:
     assert tagged.places == found.places
 
 
-def test_20_what_is_forgotten_is_gone_until_the_user_undoes_it(agent: Agent) -> None:
+def test_11_what_is_forgotten_is_gone_until_the_user_undoes_it(agent: Agent) -> None:
     agent("ingest", source="secret.md", text="The code of the door is 7781.", library="doors")
     assert "[lines that match: 1]" in agent("grep", pattern="7781").text
     gone = agent("forget", place="doors/secret.md")

@@ -54,17 +54,6 @@ def test_other_surfaces_keep_their_names_beside_it() -> None:
     assert NAMES[-1] == "desk"
 
 
-def test_a_file_open_for_reading_offers_what_only_reads() -> None:
-    assert set(expose([SURFACE], read_only=True)) == {
-        "search",
-        "read",
-        "grep",
-        "verify",
-        "similar",
-        "status",
-    }
-
-
 # Search
 
 
@@ -107,11 +96,6 @@ def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
     db.documents.ingest_text(f"{text}\nThe password is swordfish.\n{text}", source="long.txt")
     found = Agent(db)("search", query="swordfish password", limit=1, budget=200)
     assert "The password is swordfish." in found.text
-
-
-def test_typed_searches_may_come_as_json_text(agent: Agent) -> None:
-    listed = agent("search", query=[{"words": "E17"}], limit=2)
-    assert agent("search", query='[{"words": "E17"}]', limit=2).places == listed.places
 
 
 @pytest.mark.parametrize(
@@ -217,35 +201,9 @@ def test_updates_that_cannot_be_are_refused(db: Database) -> None:
     assert (memory.tags, memory.metadata) == (("a",), {"b": 1})
 
 
-def test_files_come_from_the_allowed_folders_only(db: Database, tmp_path: Path) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
-    for folder in (inside, outside):
-        folder.mkdir()
-        (folder / "tea.md").write_text("tea")
-    (inside / "link").symlink_to(outside)
-    agent = Agent(db, roots=(inside,))
-    assert agent("ingest", source=str(inside / "tea.md")).status == "indexed"
-    assert agent("ingest", source=str(inside), library="all").text.startswith(
-        "ingested into all: 1 indexed"
-    )
-    for source in (outside, outside / "tea.md", inside / "link", inside / ".." / "outside"):
-        said = agent.refused("ingest", source=str(source))
-        assert "outside of the folders" in said and "Ask the user" in said
-    remote = Agent(db, roots=())
-    for source in (inside, inside / "tea.md"):
-        assert "--root" in remote.refused("ingest", source=str(source))
-    assert remote("ingest", source="mine.md", text="tea").status == "indexed"
-
-
 @pytest.mark.parametrize("source", ["x" * 5_000, "a\0b", "~nobody/x", "nowhere.md", "file:///etc"])
 def test_a_source_that_cannot_be_is_refused(db: Database, source: str) -> None:
     assert "inside the server" not in Agent(db).refused("ingest", source=source)
-
-
-def test_secrets_are_refused(db: Database, tmp_path: Path) -> None:
-    (tmp_path / "id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n")
-    agent = Agent(db)
-    assert "only a person may ingest it" in agent.refused("ingest", source=str(tmp_path / "id_rsa"))
 
 
 def test_a_long_ingest_becomes_a_job_that_status_shows(path: Path, tmp_path: Path) -> None:

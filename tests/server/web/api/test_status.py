@@ -20,11 +20,6 @@ def test_what_takes_space_is_listed_the_largest_first(filled: Served) -> None:
     assert "texts of memories" in [each["name"] for each in found["parts"]]
 
 
-def test_an_empty_file_has_a_status(served: Served) -> None:
-    found = served.get("/api/status")
-    assert found["documents"] == 0 and found["model"]["state"] == "ready"
-
-
 def test_the_status_says_what_a_person_should_look_after(served: Served) -> None:
     assert served.get("/api/status")["notes"] == []
     aside = Path(f"{served.db.path}-wal-set-aside-1")
