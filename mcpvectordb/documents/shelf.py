@@ -73,8 +73,8 @@ class Documents:
         self.library_versions = LibraryVersions(store.file, store.history)
         self._folders = ConfirmedFolders(store.file)
         self._search = DocumentSearch(store)
-        self._writer = DocumentWriter(store, self.unpublished)
-        self.versioned = RestoredDocuments(store.file, self._writer, self.unpublished)
+        self.writer = DocumentWriter(store, self.unpublished)
+        self.versioned = RestoredDocuments(store.file, self.writer, self.unpublished)
 
     @cached_property
     def _worker(self) -> Worker:
@@ -143,11 +143,11 @@ class Documents:
         hash = ""
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
-            known = None if duplicate else self._writer.known(read.source, library, hash)
+            known = None if duplicate else self.writer.known(read.source, library, hash)
         said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
             return self._finish(
-                self._stored(self._writer.say(known, said)), embed, progress, deadline
+                self._stored(self.writer.say(known, said)), embed, progress, deadline
             )
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
@@ -155,7 +155,7 @@ class Documents:
         report = progress or (lambda _: None)
         report(Progress(step="parse", done=0, total=1))
         parsed = given_texts.read_by(reader, read) if reader else self._worker.parse(read)
-        prepared = self._writer.prepare(
+        prepared = self.writer.prepare(
             read,
             parsed,
             hash=hash,
@@ -166,9 +166,9 @@ class Documents:
             replaces=replace,
         )
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
-        status, key = self._writer.write(prepared, duplicate=duplicate)
+        status, key = self.writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
-            status, key = self._writer.say(key, said)
+            status, key = self.writer.say(key, said)
         done = self._finish(self._stored((status, key)), embed, progress, deadline)
         return dataclasses.replace(done, note=notes.joined(parsed.note, done.note))
 
@@ -292,7 +292,7 @@ class Documents:
         deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(self._stored(self._writer.say(key, change)), embed, progress, deadline)
+        return self._finish(self._stored(self.writer.say(key, change)), embed, progress, deadline)
 
     def dropped_by(
         self,
@@ -357,7 +357,7 @@ class Documents:
         unit: Literal["passage", "document"] = "passage",
         library: str | None = None,
         where: Where | None = None,
-        limit: int = 5,
+        limit: int = 10,
         offset: int = 0,
         min_score: float = 0.0,
         min_relevance: float = 0.0,
@@ -869,7 +869,7 @@ class Documents:
     ) -> BulkIngest:
         from mcpvectordb.documents.bulk_ingest import BulkIngest
 
-        return BulkIngest(self._writer, self._worker, library, metadata=metadata, embed=embed)
+        return BulkIngest(self.writer, self._worker, library, metadata=metadata, embed=embed)
 
     def _store_texts(
         self,
@@ -883,7 +883,7 @@ class Documents:
         from mcpvectordb.documents import texts as given_texts
 
         stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self._writer, replaces):
+        for places in given_texts.store(given, library, self.writer, replaces):
             stored += self._all_stored(places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))

@@ -7,6 +7,7 @@ long; readers see all of it or nothing.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -175,30 +176,24 @@ class DocumentWriter:
     def write_all(
         self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
     ) -> list[tuple[Status, int]]:
-        """Write documents as `write` does: all short ones in one transaction, long ones in slices.
+        """Write documents as `write` does, in their order.
 
-        Call it outside of any transaction.
+        Short ones that follow each other are written in one transaction, a long one in slices. Call
+        it outside of any transaction.
         """
-        written: list[tuple[Status, int] | None] = [None] * len(documents)
-        short = [
-            place
-            for place, each in enumerate(documents)
-            if len(self.unpublished.slices(each.spans)) < 2
-        ]
-        if short:
+        done: list[tuple[Status, int]] = []
+        for long, some in itertools.groupby(
+            documents, lambda each: len(self.unpublished.slices(each.spans)) > 1
+        ):
+            if long:
+                done += [self._write_long(each, duplicate) for each in some]
+                continue
             with self._file.writing() as sql:
                 replaced: list[int] = []
                 new: list[NewChunks] = []
-                for place in short:
-                    written[place] = self._write_short(
-                        sql, documents[place], duplicate, replaced, new
-                    )
+                done += [self._write_short(sql, each, duplicate, replaced, new) for each in some]
                 self._index.put_all(sql, new)
                 self.unpublished.withdraw(sql, replaced)
-        done = [
-            each or self._write_long(document, duplicate)
-            for each, document in zip(written, documents, strict=True)
-        ]
         self.unpublished.clean()
         return done
 

@@ -14,7 +14,7 @@ from tests.support import Letters
 
 @pytest.fixture
 def writer(db: Database) -> DocumentWriter:
-    return db.documents._writer
+    return db.documents.writer
 
 
 def prepared(
