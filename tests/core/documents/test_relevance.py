@@ -43,7 +43,7 @@ def test_of_cooking_aerodynamics_says_that_nothing_relevant_was_found(
 ) -> None:
     for mode in ("hybrid", "vector"):
         results = air.documents.search(query, mode=mode)
-        assert len(results) == 5 and max(relevances(results)) < WEAK
+        assert len(results) == 10 and max(relevances(results)) < WEAK
         assert results.verdict.startswith(
             "Nothing relevant was found: the best of these results has a chance of "
         )
@@ -60,7 +60,7 @@ def test_of_flight_it_does_not(air: Database, query: str, mode: str) -> None:
 def test_results_that_are_not_relevant_enough_are_left_out(air: Database) -> None:
     everything = air.documents.search(ANSWERED[0])
     some = air.documents.search(ANSWERED[0], min_relevance=0.3)
-    assert len(everything) == 5
+    assert len(everything) == 10
     assert some.hits == tuple(hit for hit in everything if hit.relevance >= 0.3) and len(some) == 1
     assert some.verdict == "" and "relevance" not in some.reasons
 
@@ -87,7 +87,7 @@ def test_letters_that_were_not_calibrated_are_not_judged_and_that_is_said_when_i
         air.documents.search("Что такое флаттер?", min_relevance=each) for each in (0, 0.5)
     )
     assert (
-        [hit.relevance for hit in plain] == [None] * 5
+        [hit.relevance for hit in plain] == [None] * 10
         and plain.verdict == ""
         and "relevance" not in plain.reasons
     )
