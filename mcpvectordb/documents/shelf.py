@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries, notes, past, paths, rows
+from mcpvectordb.documents import items, libraries, notes, paths, rows
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
 from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import LibraryVersions, checked_name
@@ -460,7 +460,10 @@ class Documents:
                 return one_or_all(ids, lambda id: rows.document(rows.row(sql, id)))
             limit = self._history.limit(sql, as_of)
             return one_or_all(
-                ids, lambda id: past.document(sql, past.get(sql, self._history, id, limit))
+                ids,
+                lambda id: items.past_document(
+                    sql, items.past_version(sql, self._history, id, limit)
+                ),
             )
 
     def __iter__(self) -> Iterator[Document]:
@@ -474,8 +477,9 @@ class Documents:
         """
         with self._file.reading() as sql:
             if as_of is not None:
-                found = past.get(sql, self._history, id, self._history.limit(sql, as_of))
-                return past.text(sql, self._history, found)
+                limit = self._history.limit(sql, as_of)
+                found = items.past_version(sql, self._history, id, limit)
+                return self.versioned.text(self._history.body(sql, found, self.versioned.body))
             key = rows.row(sql, id)[0]
             return "".join(
                 tile
@@ -600,7 +604,7 @@ class Documents:
             if as_of is not None:
                 stamp = self._history.limit(sql, as_of)
                 window = limit, offset
-                found = past.browse(sql, self._history, chosen, stamp, order, window)
+                found = items.past_documents(sql, self._history, chosen, stamp, order, window)
                 return Page(items=tuple(found))
             # Only keys are sorted: a row of SELECT counts the chunks of its document.
             selected = sql.execute(

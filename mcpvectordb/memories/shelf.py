@@ -15,7 +15,7 @@ from mcpvectordb import dates, filters
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index import models
-from mcpvectordb.memories import past
+from mcpvectordb.memories.items import past_memories
 from mcpvectordb.memories.memory import (
     Change,
     Entry,
@@ -34,6 +34,7 @@ from mcpvectordb.memories.rows import (
     NEWEST_FIRST,
     SELECT,
     FilterArguments,
+    MemoryFilter,
     after,
     by_ids,
     compile_filter,
@@ -206,7 +207,11 @@ class Memories:
                 found = by_ids(sql, self._index, wanted, images=images)
             else:
                 limit = self._history.limit(sql, as_of)
-                then = past.get(sql, self._history, self._index, wanted, limit, images)
+                marks = ", ".join("?" * len(wanted))
+                chosen = MemoryFilter(f"x.own IN ({marks})", tuple(wanted))
+                then = past_memories(
+                    sql, self._history, self._index, chosen, limit, (len(wanted), 0), images
+                )
                 found = {each.id: each for each in then}
         return one_or_all(ids, partial(_member, found))
 
@@ -244,7 +249,9 @@ class Memories:
                 stamp = self._history.limit(sql, as_of)
                 return Page(
                     items=tuple(
-                        past.browse(sql, self._history, self._index, checked, stamp, window, images)
+                        past_memories(
+                            sql, self._history, self._index, checked, stamp, window, images
+                        )
                     )
                 )
             allowed = checked.using_indexes(self._keys.names(sql))
