@@ -88,9 +88,9 @@ class MemoryWriter:
             "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
             (entry.thread,),
         ).fetchone()
-        repeated = entry.created_at is None and last and last[1:] == (entry.source, said["hash"])
-        if repeated:
-            id = int(last[0])
+        repeated = False
+        if entry.created_at is None and last and last[1:] == (entry.source, said["hash"]):
+            id, repeated = int(last[0]), True
             self._mark(sql, id, now)
         else:
             id = self._put_row(sql, None, uuid.uuid4().hex, said)

@@ -64,7 +64,8 @@ def test_adding_a_library_again_changes_its_options_and_nothing_else(
     db.documents.add_library("notes", root, ignore=["x"], description="new")
     (after,) = db.documents.libraries()
     assert (after.pattern, after.ignore, after.description) == ("**/*", ("x",), "new")
-    assert after.created_at == before.created_at and db.documents.descriptions("notes", "api") == [
+    assert after.created_at == before.created_at
+    assert db.documents.descriptions("notes", "api") == [
         "new",
         "about the API",
     ]
@@ -141,10 +142,8 @@ def test_the_whole_library_is_described_by_an_empty_path(
 ) -> None:
     db.documents.add_library("notes", root, description="old")
     db.documents.describe("notes", whole, "new")
-    assert (
-        db.documents.descriptions("notes", "a") == ["new"]
-        and db.documents.libraries()[0].description == "new"
-    )
+    assert db.documents.descriptions("notes", "a") == ["new"]
+    assert db.documents.libraries()[0].description == "new"
 
 
 def test_a_description_is_replaced_and_removed(db: Database, root: Path) -> None:
@@ -174,9 +173,8 @@ def test_removing_a_library_removes_its_documents_and_descriptions_but_no_file(
     db.documents.sync("notes")
     kept = db.documents.ingest_text("kept", source="x", library="other").document
     assert db.documents.remove_library("notes") == 1
-    assert [each.name for each in db.documents.libraries()] == ["other"] and (
-        root / "a.md"
-    ).exists()
+    assert [each.name for each in db.documents.libraries()] == ["other"]
+    assert (root / "a.md").exists()
     assert [*db.documents.browse()] == [kept] and db.documents.sync() == [] and db.check() == []
     db.documents.add_library("notes", root)
     assert db.documents.descriptions("notes", "a.md") == []

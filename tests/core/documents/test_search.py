@@ -196,9 +196,8 @@ def test_before_anything_is_embedded_words_alone_answer_too(db: Database) -> Non
 
 def test_meaning_alone_answers_what_has_no_words(cities: Database) -> None:
     results = search_documents(cities, "?!", rerank=False, expand=False)
-    assert results.legs == ("vector",) and results.reasons == {
-        "text": "the query has no words to look for"
-    }
+    assert results.legs == ("vector",)
+    assert results.reasons == {"text": "the query has no words to look for"}
 
 
 def test_what_is_learned_finds_documents_that_share_no_word_with_the_query(path: Path) -> None:
@@ -231,10 +230,8 @@ def test_a_strong_signal_needs_no_expansion(path: Path) -> None:
         )
         results = search_documents(db, "zygomorphic xylophone quartet", rerank=False)
         assert results[0].scores.text > 0.85 / 0.15
-        assert (
-            results.reasons["expansion"] == "words alone point at one document"
-            and "expansion" not in results.legs
-        )
+        assert results.reasons["expansion"] == "words alone point at one document"
+        assert "expansion" not in results.legs
 
 
 def test_a_code_comes_before_near_identical_siblings(path: Path) -> None:

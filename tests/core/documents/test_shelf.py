@@ -131,11 +131,9 @@ def test_every_hit_can_be_cited(db: Database) -> None:
     lines = ARTICLE.splitlines()[chunk.first_line - 1 : chunk.last_line]
     assert chunk.text == "\n".join(lines)
     assert ARTICLE[chunk.start : chunk.end] == chunk.text
-    assert (
-        "Boats" in chunk.citation
-        and "boats.md" in chunk.citation
-        and f"{chunk.first_line}" in chunk.citation
-    )
+    assert "Boats" in chunk.citation
+    assert "boats.md" in chunk.citation
+    assert f"{chunk.first_line}" in chunk.citation
     assert chunk.headings[0] == "Boats" and chunk.page is None
 
 
@@ -217,11 +215,9 @@ def test_a_query_without_words_is_answered_by_meaning_and_says_so(db: Database) 
 
 def test_an_empty_file_is_searched_without_error(db: Database) -> None:
     results = db.documents.search("anything")
-    assert (
-        len(results) == 0
-        and results.legs == ("text",)
-        and "nothing has been ingested" in results.reasons["vector"]
-    )
+    assert len(results) == 0
+    assert results.legs == ("text",)
+    assert "nothing has been ingested" in results.reasons["vector"]
 
 
 def test_quoted_phrases_and_exclusions_apply_to_results_by_meaning_too(db: Database) -> None:
@@ -248,11 +244,9 @@ def test_hits_are_sorted_by_score_and_have_the_scores_of_each_leg(db: Database) 
     for mode in ("hybrid", "text", "vector"):
         hits = db.documents.search("apple pie", mode=mode, limit=50)
         scores = [hit.score for hit in hits]
-        assert (
-            len(hits) == 20
-            and scores == sorted(scores, reverse=True)
-            and all(0 <= score <= 1 for score in scores)
-        )
+        assert len(hits) == 20
+        assert scores == sorted(scores, reverse=True)
+        assert all(0 <= score <= 1 for score in scores)
         by_words = [hit.scores.text_rank for hit in hits if hit.scores.text_rank]
         assert sorted(by_words) == list(range(1, len(by_words) + 1))
         assert (mode == "vector") == all(hit.scores.text is None for hit in hits)

@@ -43,10 +43,8 @@ def test_new_content_replaces_the_old_document(db: Database, writer: DocumentWri
     writer.write(prepared(writer, "apple"))
     status, key = writer.write(prepared(writer, "pear"))
     assert status == "replaced" and db.documents.count() == 1 and db.check() == []
-    assert (
-        writer.known("a.txt", "notes", "apple") is None
-        and writer.known("a.txt", "notes", "pear") == key
-    )
+    assert writer.known("a.txt", "notes", "apple") is None
+    assert writer.known("a.txt", "notes", "pear") == key
 
 
 def test_a_moved_document_takes_over_the_identity_of_the_old_one(
@@ -60,7 +58,8 @@ def test_a_moved_document_takes_over_the_identity_of_the_old_one(
         before.id,
         before.created_at,
         "b.txt",
-    ) and db.check() == []
+    )
+    assert db.check() == []
 
 
 def test_a_document_that_was_deleted_meanwhile_is_not_found(

@@ -84,11 +84,9 @@ def test_an_added_memory_is_returned_with_all_its_fields(db: Database) -> None:
         created_at=memory.created_at,
         updated_at=memory.created_at,
     )
-    assert (
-        stored.status == "added"
-        and stored.note == ""
-        and stored.memory == replace(memory, images=())
-    )
+    assert stored.status == "added"
+    assert stored.note == ""
+    assert stored.memory == replace(memory, images=())
     assert db.check() == []
 
 
@@ -267,9 +265,8 @@ def test_without_a_model_memories_are_stored_and_embedded_later(path: Path) -> N
     with Database(path, embedder=other) as db:
         stored = db.memories.add("t", "user", "without a model")
         updated = db.memories.update(1, text="changed without a model")
-        assert (
-            "found by words, but not yet by meaning" in stored.note and stored.note == updated.note
-        )
+        assert "found by words, but not yet by meaning" in stored.note
+        assert stored.note == updated.note
         assert updated.fields == ("text",) and db.stats().pending == 2
         results = db.memories.search("model")
         assert (texts(results), results.legs) == (
@@ -350,10 +347,8 @@ def test_an_update_changes_only_the_given_fields(db: Database, clock: Clock) -> 
     assert updated.memory == replace(
         stored.memory, text="new words", updated_at=dates.stored(clock.now)
     )
-    assert (
-        ids(db.memories.search("new", mode="text")) == [1]
-        and ids(db.memories.search("old", mode="text")) == []
-    )
+    assert ids(db.memories.search("new", mode="text")) == [1]
+    assert ids(db.memories.search("old", mode="text")) == []
     assert db.memories.update(stored.id, metadata={}).memory.metadata == {}
     assert db.memories.update(stored.id, tags=[" B", "b", "A"]).memory.tags == ("a", "b")
     assert db.memories.update(stored.id, tags=[]).memory.tags == ()
@@ -660,10 +655,8 @@ def test_conditions_on_metadata_have_the_operators_of_filters(db: Database) -> N
     browse = db.memories.browse
     assert texts(browse(where={"metadata.status": "done"})) == []
     assert texts(browse(where=[Condition("metadata.status", "eq", "DONE", False)])) == ["a"]
-    assert (
-        texts(browse(where={"metadata.n": 5})) == ["b", "a"]
-        and texts(browse(where={"metadata.n": "5"})) == []
-    )
+    assert texts(browse(where={"metadata.n": 5})) == ["b", "a"]
+    assert texts(browse(where={"metadata.n": "5"})) == []
     assert texts(browse(where=[("metadata.n", "in", ["5"])])) == ["a"]  # 5.0 is written otherwise
     assert texts(browse(where={"metadata.deep.x": {"array_contains": "two"}})) == ["a"]
     assert texts(browse(where=[("metadata.flag", "not_exists")])) == ["c", "a"]
@@ -711,10 +704,8 @@ def test_browse_can_return_the_query_plan(four: Database) -> None:
     assert (
         page.explained and page.explained.rows == len(page) == 2 and page.explained.milliseconds > 0
     )
-    assert (
-        "contexts_by_thread_and_time (thread=?)" in page.explained.plan
-        and "B-TREE" not in page.explained.plan
-    )
+    assert "contexts_by_thread_and_time (thread=?)" in page.explained.plan
+    assert "B-TREE" not in page.explained.plan
     assert four.memories.browse(thread="one").explained is None
 
 
@@ -737,11 +728,9 @@ def test_browse_uses_an_index_that_is_already_in_order(
     four: Database, which: dict[str, Any], index: str
 ) -> None:
     page = four.memories.browse(explain=True, **which)
-    assert (
-        page.explained
-        and index in page.explained.plan
-        and "FOR ORDER BY" not in page.explained.plan
-    )
+    assert page.explained
+    assert index in page.explained.plan
+    assert "FOR ORDER BY" not in page.explained.plan
 
 
 # Overviews.
@@ -768,7 +757,8 @@ def test_statistics_count_everything(four: Database) -> None:
         ("one", 3),
         ("three", 1),
         ("two", 1),
-    ) and found.top_tags == (("x", 2), ("y", 1))
+    )
+    assert found.top_tags == (("x", 2), ("y", 1))
     assert four.stats().memories == 5
 
 
@@ -814,11 +804,9 @@ def test_damage_to_indexes_is_reported_and_repaired_by_rebuild(four: Database, p
         sql.execute("INSERT INTO context_spellings (rowid, text) VALUES (99, 'ghost')")
         sql.execute('UPDATE contexts SET folded = \'{"status": "x"}\' WHERE id = 2')
     problems = "\n".join(four.check())
-    assert (
-        "context_words" in problems
-        and "context_spellings" in problems
-        and "indexed values of 2" in problems
-    )
+    assert "context_words" in problems
+    assert "context_spellings" in problems
+    assert "indexed values of 2" in problems
     four.rebuild()
     assert four.check() == []
     assert ids(four.memories.search("apple", mode="text")) == [1]

@@ -19,9 +19,8 @@ def entry(**given: Any) -> Entry:
 @given(tags=st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8)))
 def test_tags_are_lower_case_trimmed_unique_and_sorted(tags: list[str]) -> None:
     kept = normalized_tags(tags)
-    assert list(kept) == sorted(set(kept)) and all(
-        tag == tag.strip() != "" and tag == tag.lower() for tag in kept
-    )
+    assert list(kept) == sorted(set(kept))
+    assert all(tag == tag.strip() != "" and tag == tag.lower() for tag in kept)
     assert set(kept) == {tag.strip().lower() for tag in tags if tag.strip()}
     assert normalized_tags(kept) == kept
 

@@ -205,11 +205,9 @@ def test_a_failure_in_the_middle_is_rolled_back(
     with pytest.raises(RuntimeError, match="power cut"):
         db.vectors.add_many(["a", "b"], [[3.0], [4.0]])
     monkeypatch.undo()
-    assert (
-        db.vectors.count() == 1
-        and db.vectors.get("a").embedding.tolist() == [1.0, 2.0]
-        and db.check() == []
-    )
+    assert db.vectors.count() == 1
+    assert db.vectors.get("a").embedding.tolist() == [1.0, 2.0]
+    assert db.check() == []
 
 
 # Stores, namespaces, counts.
@@ -236,15 +234,11 @@ def test_counts_and_namespaces_are_reported_per_store(db: Database) -> None:
     db.vectors.add("a", [1.0], store="other")
     assert [(each.name, each.vectors) for each in db.vectors.namespaces()] == [("", 2), ("n", 1)]
     assert db.vectors.namespaces("unknown") == [] and db.vectors.count(store="unknown") == 0
-    assert (
-        db.vectors.count() == 3
-        and db.vectors.count(namespace="") == 2
-        and db.vectors.count(store=None) == 4
-    )
-    assert (
-        db.vectors.count(where={"metadata.k": {"gt": 1}}) == 1
-        and db.vectors.count(where={"dimension": 1}) == 2
-    )
+    assert db.vectors.count() == 3
+    assert db.vectors.count(namespace="") == 2
+    assert db.vectors.count(store=None) == 4
+    assert db.vectors.count(where={"metadata.k": {"gt": 1}}) == 1
+    assert db.vectors.count(where={"dimension": 1}) == 2
     assert db.vectors.count(store=None, where={"store": "other", "id": "a"}) == 1
     assert (db.stats().vectors, db.stats().stores) == (4, 2)
 
@@ -265,15 +259,15 @@ def test_browsing_goes_by_pages_newest_first(db: Database) -> None:
 def test_cosines_rank_from_one_to_minus_one_and_zero_is_in_between(db: Database) -> None:
     db.vectors.add_many(["against", "zero", "across", "along"], [[-2, 0], [0, 0], [0, 5], [3, 0]])
     found = db.vectors.search([7.0, 0.0])
-    assert ids(found) == ["along", "zero", "across", "against"] and scores(found) == [
+    assert ids(found) == ["along", "zero", "across", "against"]
+    assert scores(found) == [
         1.0,
         0.0,
         0.0,
         -1.0,
     ]
-    assert [hit.scores.vector for hit in found] == scores(found) and [
-        hit.scores.vector_rank for hit in found
-    ] == [1, 2, 3, 4]
+    assert [hit.scores.vector for hit in found] == scores(found)
+    assert [hit.scores.vector_rank for hit in found] == [1, 2, 3, 4]
     assert found.legs == ("vector",)
     assert ids(db.vectors.search([0, 0])) == ["against", "zero", "across", "along"]
 
@@ -306,9 +300,8 @@ def test_equal_scores_keep_the_order_of_insertion_also_after_an_overwrite(db: Da
         db.vectors.add(id, [1.0, 1.0])
     db.vectors.add("c", [5.0, 0.0])
     db.vectors.add("c", [1.0, 1.0])
-    assert ids(db.vectors.search([2.0, 2.0])) == ["c", "a", "b"] and ids(
-        db.vectors.search([2.0, 2.0], limit=1)
-    ) == ["c"]
+    assert ids(db.vectors.search([2.0, 2.0])) == ["c", "a", "b"]
+    assert ids(db.vectors.search([2.0, 2.0], limit=1)) == ["c"]
     db.vectors.delete("c")
     db.vectors.add("c", [1.0, 1.0])
     assert ids(db.vectors.search([2.0, 2.0])) == ["a", "b", "c"]
@@ -324,7 +317,8 @@ def test_another_dimension_follows_with_score_zero_and_without_a_rank(db: Databa
         )
     for metric in ("cosine", "dot"):
         found = db.vectors.search([1, 0], store=metric)
-        assert ids(found) == ["along", "against", "long", "longer"] and scores(found)[2:] == [
+        assert ids(found) == ["along", "against", "long", "longer"]
+        assert scores(found)[2:] == [
             0.0,
             0.0,
         ]
@@ -389,10 +383,8 @@ def test_an_unknown_store_is_an_empty_one_and_stays_unknown(db: Database) -> Non
 
 def test_limits_are_whole_numbers_and_may_exceed_what_is_there(db: Database) -> None:
     db.vectors.add_many(names(3), np.eye(3))
-    assert (
-        len(db.vectors.search([1, 0, 0], limit=10**9)) == 3
-        and len(db.vectors.search([1, 0, 0], limit=0)) == 0
-    )
+    assert len(db.vectors.search([1, 0, 0], limit=10**9)) == 3
+    assert len(db.vectors.search([1, 0, 0], limit=0)) == 0
     for limit in (-1, 2.5, True, "3"):
         with pytest.raises(InvalidInput, match="limit"):
             db.vectors.search([1, 0, 0], limit=limit)  # type: ignore[arg-type]
@@ -470,20 +462,17 @@ def test_codes_follow_overwrites_deletes_and_changes_of_dimension(coded: Databas
     assert ids(coded.vectors.search(-rows[7], limit=1)) == ["v7"]
     coded.vectors.add_many(["v8", "v9"], [[1.0, 2.0], (-rows[9]).tolist()])
     coded.vectors.delete("v10")
-    assert ids(coded.vectors.search(-rows[9], limit=1)) == ["v9"] and ids(
-        coded.vectors.search([1.0, 2.0], limit=1)
-    ) == ["v8"]
+    assert ids(coded.vectors.search(-rows[9], limit=1)) == ["v9"]
+    assert ids(coded.vectors.search([1.0, 2.0], limit=1)) == ["v8"]
     assert "v10" not in ids(coded.vectors.search(rows[10], limit=20)) and coded.check() == []
 
 
 def test_more_numbers_than_vec0_takes_are_compared_exactly(coded: Database) -> None:
     rows = clustered(60, 9_000)
     coded.vectors.add_many(names(60), rows)
-    assert (
-        parts(coded) == []
-        and ids(coded.vectors.search(rows[3], limit=1)) == ["v3"]
-        and coded.check() == []
-    )
+    assert parts(coded) == []
+    assert ids(coded.vectors.search(rows[3], limit=1)) == ["v3"]
+    assert coded.check() == []
 
 
 def test_compact_frees_the_space_of_overwritten_vectors(path: Path) -> None:
@@ -498,11 +487,9 @@ def test_compact_frees_the_space_of_overwritten_vectors(path: Path) -> None:
         db.vectors.add_many(names(1_000), rows)
         expected = ids(db.vectors.search(rows[0]))
         db.compact()
-        assert (
-            db.stats().bytes <= 1.1 * fresh
-            and ids(db.vectors.search(rows[0])) == expected
-            and db.check() == []
-        )
+        assert db.stats().bytes <= 1.1 * fresh
+        assert ids(db.vectors.search(rows[0])) == expected
+        assert db.check() == []
 
 
 def test_compact_drops_vec0_tables_of_parts_that_became_small(coded: Database) -> None:
