@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Config, Database, InvalidInput, NotFound, ReadOnly, Refused, Unreadable
+from mcpvectordb import Database, InvalidInput, NotFound, Refused, Unreadable
 
 
 @pytest.fixture
@@ -45,14 +45,6 @@ def test_libraries_with_and_without_a_folder_are_listed_together(db: Database, r
     loose, notes = db.documents.libraries()
     assert (loose.name, loose.documents, loose.root, loose.created_at) == ("loose", 1, "", "")
     assert (notes.name, notes.documents, notes.chunks, notes.root) == ("notes", 1, 1, str(root))
-
-
-def test_a_library_is_stored_in_the_file(path: Path, root: Path) -> None:
-    with Database(path) as db:
-        db.documents.add_library("notes", root, description="x")
-        before = db.documents.libraries()
-    with Database(path) as db:
-        assert db.documents.libraries() == before
 
 
 def test_adding_a_library_again_changes_its_options_and_nothing_else(
@@ -199,9 +191,3 @@ def test_a_library_without_a_folder_can_be_removed_and_an_unknown_one_cannot(db:
     assert db.documents.remove_library("loose") == 120 and db.documents.libraries() == []
     with pytest.raises(NotFound, match="no library 'loose'"):
         db.documents.remove_library("loose")
-
-
-def test_no_library_is_added_to_a_file_that_is_open_for_reading(path: Path, root: Path) -> None:
-    Database(path).close()
-    with Database(path, config=Config(read_only=True)) as db, pytest.raises(ReadOnly):
-        db.documents.add_library("notes", root)

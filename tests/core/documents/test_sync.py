@@ -366,16 +366,6 @@ def test_the_pattern_and_ignore_list_of_the_library_select_files(folder: Folder)
     assert counts(folder.sync()) == {"indexed": 1, "removed": 1, "unchanged": 1}
 
 
-def test_links_are_not_followed(folder: Folder, tmp_path: Path) -> None:
-    (tmp_path / "secret.md").write_text("secret")
-    folder.write("a.md")
-    (folder.root / "out.md").symlink_to(tmp_path / "secret.md")
-    (folder.root / "loop").symlink_to(folder.root)
-    done = folder.sync()
-    assert counts(done) == {"indexed": 1}
-    assert done.skipped == {"link out of the root": 1, "link within the root": 1}
-
-
 def test_a_missing_folder_is_refused_and_nothing_is_lost(folder: Folder, tmp_path: Path) -> None:
     folder.write("a.md")
     folder.sync()
@@ -418,22 +408,6 @@ def test_a_folder_that_is_moved_away_during_a_sync_loses_no_document(
     with pytest.raises(Refused, match="not mounted"):
         folder.db.documents.sync(progress=take_away)
     assert folder.db.documents.count(library="notes") == 2
-
-
-def test_a_folder_that_was_recreated_is_followed_when_it_is_confirmed(
-    folder: Folder, tmp_path: Path
-) -> None:
-    folder.write("a.md", "apple")
-    folder.sync()
-    folder.root.rename(tmp_path / "old")
-    folder.write("b.md", "bear")
-    with pytest.raises(Refused, match=r"not the one that was confirmed.*library confirm notes"):
-        folder.sync()
-    assert set(folder.texts()) == {"a.md"}
-    folder.db.documents.confirm_library("notes")
-    assert counts(folder.sync()) == {"indexed": 1, "removed": 1}
-    (folder.root / "b.md").unlink()
-    assert counts(folder.sync()) == {"removed": 1}  # this folder may well be emptied
 
 
 def test_a_folder_that_became_a_link_is_still_the_same(folder: Folder, tmp_path: Path) -> None:
@@ -504,13 +478,6 @@ def test_several_documents_of_one_file_stay_until_it_vanishes(folder: Folder) ->
     assert folder.db.documents.count(library="notes") == 0
 
 
-def test_a_document_that_was_deleted_by_hand_is_ingested_again(folder: Folder) -> None:
-    folder.write("a.md")
-    folder.sync()
-    folder.db.documents.delete(folder.documents()["a.md"].id)
-    assert counts(folder.sync()) == {"indexed": 1}
-
-
 def test_all_libraries_are_synced_or_the_named_one(folder: Folder) -> None:
     folder.write("sub/a.md")
     folder.db.documents.add_library("sub", folder.root / "sub")
@@ -532,21 +499,6 @@ def test_a_sync_embeds_unless_embed_is_false(folder: Folder, path: Path) -> None
     assert folder.db.stats().pending == 1 and done.note == ""
     (done,) = folder.db.documents.sync()
     assert folder.db.stats().pending == 0 and done.note == ""
-
-
-def test_a_sync_without_the_model_stores_the_text_and_says_why_it_is_not_embedded(
-    folder: Folder, path: Path
-) -> None:
-    class Other(Letters):
-        name = "other"
-
-    folder.write("a.md")
-    folder.sync()
-    folder.write("b.md", "bear")
-    with Database(path, embedder=Other()) as db:
-        (done,) = db.documents.sync()
-        assert done.indexed == 1 and "not yet by meaning" in done.note
-        assert db.documents.search("bear", mode="text").hits
 
 
 def test_progress_counts_the_files_that_are_stored(
@@ -575,13 +527,6 @@ def test_a_file_open_for_reading_is_not_synced_but_may_be_up_to_date(
         folder.write("b.md", "bear")
         with pytest.raises(ReadOnly):
             db.documents.sync(embed=False)
-
-
-def test_a_database_in_memory_follows_folders_too(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("apple")
-    with Database(":memory:", embedder=Letters()) as db:
-        db.documents.add_library("notes", tmp_path)
-        assert [counts(each) for each in db.documents.sync()] == [{"indexed": 1}]
 
 
 def test_a_sync_reads_stored_rows_in_pages(

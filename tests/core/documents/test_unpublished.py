@@ -263,17 +263,6 @@ def test_what_a_killed_writer_leaves_is_invisible_and_removed_by_the_next_writer
         assert seen(db) == state
 
 
-def test_reading_does_not_remove_what_a_killed_writer_left(path: Path) -> None:
-    with opened(path) as db:
-        db.documents.ingest_text("apple", source="a")
-    python(KILLED, str(path), "a new document", "3")
-    left = rows(path)
-    with opened(path) as db:
-        seen(db)
-        db.check()
-    assert left > 1 and rows(path) == left
-
-
 def test_compact_removes_what_a_killed_writer_left(path: Path) -> None:
     with opened(path) as db:
         db.documents.ingest_text("pear", source="a")

@@ -418,11 +418,6 @@ def test_an_invalid_id_is_refused(db: Database, id: Any) -> None:
             attempt()
 
 
-def test_an_unknown_id_cannot_be_changed(db: Database) -> None:
-    with pytest.raises(NotFound, match="no context has the id 7"):
-        db.memories.update(7, text="x")
-
-
 def test_a_repetition_is_compared_with_the_changed_text(db: Database) -> None:
     id = db.memories.add("t", "user", "old").id
     db.memories.update(id, text="new")
@@ -646,23 +641,6 @@ def test_start_and_end_include_both_ends_of_a_period(db: Database, clock: Clock)
         db.memories.browse(end="tomorrow")
 
 
-def test_conditions_on_metadata_have_the_operators_of_filters(db: Database) -> None:
-    db.memories.add(
-        "t", "user", "a", metadata={"status": "Done", "n": 5, "deep": {"x": [1, "two"]}}
-    )
-    db.memories.add("t", "user", "b", metadata={"status": "open", "n": 5.0, "flag": True})
-    db.memories.add("t", "user", "c")
-    browse = db.memories.browse
-    assert texts(browse(where={"metadata.status": "done"})) == []
-    assert texts(browse(where=[Condition("metadata.status", "eq", "DONE", False)])) == ["a"]
-    assert texts(browse(where={"metadata.n": 5})) == ["b", "a"]
-    assert texts(browse(where={"metadata.n": "5"})) == []
-    assert texts(browse(where=[("metadata.n", "in", ["5"])])) == ["a"]  # 5.0 is written otherwise
-    assert texts(browse(where={"metadata.deep.x": {"array_contains": "two"}})) == ["a"]
-    assert texts(browse(where=[("metadata.flag", "not_exists")])) == ["c", "a"]
-    assert texts(browse(where={"metadata.flag": True})) == ["b"]
-
-
 def test_problems_lists_every_invalid_condition(db: Database) -> None:
     bad = [("metadata.a", "like", "x"), ("metadata.b", "eq", 1), ("color", "eq", 1)]
     problems = db.memories.problems(bad)
@@ -692,11 +670,6 @@ def test_invalid_filter_arguments_are_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.memories.browse(**which)
-
-
-def test_an_unknown_filter_argument_is_an_error(db: Database) -> None:
-    with pytest.raises(TypeError, match="threads"):
-        db.memories.browse(threads="x")  # type: ignore[call-arg]
 
 
 def test_browse_can_return_the_query_plan(four: Database) -> None:

@@ -272,15 +272,6 @@ def test_cosines_rank_from_one_to_minus_one_and_zero_is_in_between(db: Database)
     assert ids(db.vectors.search([0, 0])) == ["against", "zero", "across", "along"]
 
 
-def test_an_embedding_finds_itself_with_the_score_one(db: Database) -> None:
-    rows = np.random.default_rng(5).normal(size=(50, 7)) * 10.0 ** np.random.default_rng(
-        6
-    ).integers(-3, 7, (50, 7))
-    db.vectors.add_many(names(50), rows)
-    for place, found in enumerate(db.vectors.search_many(rows, limit=1)):
-        assert ids(found) == [f"v{place}"] and scores(found) == [1.0]
-
-
 def test_dot_products_and_distances_are_the_metrics_own_figures(db: Database) -> None:
     rows = [[1e6, 1e-3], [3, 4], [-1, 0]]
     for metric in ("dot", "euclidean"):
@@ -332,17 +323,6 @@ def test_another_dimension_follows_with_score_zero_and_without_a_rank(db: Databa
         ]
     assert ids(db.vectors.search([1, 0], store="euclidean")) == ["along", "against"]
     assert db.vectors.count(store="euclidean") == 4
-
-
-def test_tiny_and_huge_numbers_are_ranked_correctly(db: Database) -> None:
-    db.vectors.add_many(
-        ["tiny", "huge", "near", "subnormal"],
-        [[1e-24, 1e-24], [-1e300, 1e300], [1, 0.9], [0.0, 5e-324]],
-    )
-    assert ids(db.vectors.search([1, 0.9])) == ["near", "tiny", "subnormal", "huge"]
-    db.vectors.add_many(["a", "b", "c"], [[1e300], [-1e300], [1.0]], store="dot", metric="dot")
-    assert ids(db.vectors.search([1e300], store="dot")) == ["a", "c", "b"]
-    assert all(np.isfinite(scores(db.vectors.search([1e300], store="dot"))))
 
 
 def test_conditions_apply_before_the_cut(db: Database) -> None:
@@ -425,24 +405,6 @@ def test_only_large_parts_of_cosine_stores_are_coded(coded: Database) -> None:
     coded.vectors.add_many(names(51), clustered(51, 8), store="other")
     assert parts(coded) == ["vector_meaning_100032", "vector_meaning_300008"]
     assert coded.check() == []
-
-
-def test_the_codes_find_what_an_exact_scan_finds(coded: Database) -> None:
-    rows = clustered(3_000)
-    coded.vectors.add_many(names(3_000), rows, metadata=[{"n": n % 10} for n in range(3_000)])
-    queries = clustered(20, seed=1)
-    common = 0
-    for query, results in zip(queries, coded.vectors.search_many(queries), strict=True):
-        exact = nearest_by_cosine(rows, query.astype(np.float64), 3_000)
-        half = [id for id in exact if int(id[1:]) % 10 < 5]
-        common += len(set(exact[:10]) & set(ids(results)))
-        common += len(
-            set(half[:10]) & set(ids(coded.vectors.search(query, where={"metadata.n": {"lt": 5}})))
-        )
-        assert scores(results) == sorted(scores(results), reverse=True)
-        # With so high a limit all embeddings are compared.
-        assert ids(coded.vectors.search(query, limit=2_900)) == exact[:2_900]
-    assert common >= 0.99 * 20 * 20
 
 
 def test_zero_vectors_are_ranked_between_positive_and_negative_cosines(coded: Database) -> None:
