@@ -16,7 +16,7 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import given, rows
+from mcpvectordb.documents import overrides, rows
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
@@ -100,7 +100,7 @@ class DocumentItems(TextItems, ABC):
         dates.check_stored(fields["created_at"])
         metadata.received(fields["metadata"])
         if fields["given"] is not None:
-            given.decode(metadata.received(fields["given"]))
+            overrides.decode(metadata.received(fields["given"]))
         checked_name(version.item.place)
         storable(version.item.name, "source", blank=False)
         if content.images is not None or len(content.spans) != fields["chunks"]:

@@ -16,8 +16,8 @@ from mcpvectordb import metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import items, libraries, notes, paths, rows
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import LibraryVersions, checked_name
+from mcpvectordb.documents.overrides import DocumentChange, checked_change
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter, RestoredDocuments
@@ -920,9 +920,6 @@ class Documents:
         [done] = self._results([stored], embed, error)
         return dataclasses.replace(done, embedded=embedded)
 
-    def _other_languages(self) -> str:
-        return notes.other_languages(self._file, self._config)
-
     def _results(
         self, stored: Sequence[_StoredDocument], embed: bool, error: str
     ) -> list[Ingested]:
@@ -940,15 +937,16 @@ class Documents:
                         status, document, pending, error, self._encoder.provisional
                     )
                 done.append(Ingested(status=status, document=document, pending=pending, note=note))
-        return [*done[:-1], self._advised(done[-1])] if done else []
-
-    def _advised(self, done: Ingested) -> Ingested:
-        """A result with the advice on other languages, if it is due."""
-        return dataclasses.replace(done, note=notes.joined(done.note, self._other_languages()))
+        if done:
+            advice = notes.other_languages(self._file, self._config)
+            note = notes.joined(done[-1].note, advice)
+            done[-1] = dataclasses.replace(done[-1], note=note)
+        return done
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
-        done = dataclasses.replace(done, note=self._other_languages())
+        advice = notes.other_languages(self._file, self._config)
+        done = dataclasses.replace(done, note=advice)
         if not embed:
             self._encoder.provisional.fill(self._index)
             return done
