@@ -517,7 +517,7 @@ class Database(JointShelves):
         from mcpvectordb.importers.write import ImportTarget
 
         self._file.require_file("an import")
-        target = ImportTarget(self._store, self.documents, self.vectors)
+        target = ImportTarget(self._store, self.documents, self.memories, self.vectors)
         options = ImportOptions(
             library=library,
             into=into,

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
-from mcpvectordb.documents.given import DocumentChange
+from mcpvectordb.documents.overrides import DocumentChange
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument, update
 from mcpvectordb.index.queue import BATCH
 from mcpvectordb.ingest.worker import Worker

@@ -16,19 +16,42 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import given, rows
+from mcpvectordb.documents import overrides, rows
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.errors import InvalidInput
+from mcpvectordb.documents.rows import DocumentFilter
+from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.spans import ItemText, ReceivedItem, TextItems
 from mcpvectordb.metadata import storable, whole_number
+from mcpvectordb.records import Document
 
 SHELF = "documents"
 LONGEST_ID = 200
 _FIELDS = ("title", "hash", "file_type", "size", "created_at", "metadata", "given")
 # The id by which this copy knows it, and what its source said when it was read on this machine.
 _LOCAL = ("id", "modified", "etag", "mtime_ns")
+
+# The documents at a stamp under the name that readers use, so that every condition on
+# documents means these. Former versions have their number, negated, as key.
+_PAST = """
+WITH every AS (
+    SELECT -number AS key, place AS library, name AS source, twin, stamp, digest,
+        fields ->> '$.local.id' AS id, fields ->> '$.title' AS title,
+        fields ->> '$.hash' AS hash, fields ->> '$.file_type' AS file_type,
+        fields ->> '$.size' AS size, fields ->> '$.local.modified' AS modified,
+        fields ->> '$.created_at' AS created_at, fields ->> '$.metadata' AS metadata, fields
+    FROM history_versions WHERE shelf = 'documents' AND stamp <= {limit}
+    UNION ALL
+    SELECT key, library, source, twin, stamp, zeroblob(17), id, title, hash, file_type, size,
+        modified, created_at, metadata, ''
+    FROM main.published_documents WHERE stamp <= {limit}
+), ranked AS (
+    SELECT *, row_number() OVER (
+        PARTITION BY library, source, twin ORDER BY stamp DESC, digest DESC) AS place
+    FROM every
+), published_documents AS (SELECT * FROM ranked WHERE place = 1 AND fields IS NOT NULL)
+"""
 
 
 class DocumentItems(TextItems, ABC):
@@ -77,7 +100,7 @@ class DocumentItems(TextItems, ABC):
         dates.check_stored(fields["created_at"])
         metadata.received(fields["metadata"])
         if fields["given"] is not None:
-            given.decode(metadata.received(fields["given"]))
+            overrides.decode(metadata.received(fields["given"]))
         checked_name(version.item.place)
         storable(version.item.name, "source", blank=False)
         if content.images is not None or len(content.spans) != fields["chunks"]:
@@ -184,3 +207,70 @@ class DocumentVersions:
         for item in items:
             if DocumentItems.find(sql, item) is None:
                 self.history.bury(sql, item)
+
+
+def past_version(sql: apsw.Connection, history: History, id: str, limit: int) -> Version:
+    """What the document with this id (that it has or had) was at a stamp; raises NotFound."""
+    states = [
+        history.at(sql, item, DocumentItems.find(sql, item), limit)
+        for item in _items_of_id(sql, storable(id, "id"))
+    ]
+    there = [each for each in states if each is not None]
+    if not there:
+        raise NotFound(f"the document with the id {quoted(id)} was not there at that time")
+    return max(there, key=lambda each: each.order)
+
+
+def past_documents(
+    sql: apsw.Connection,
+    history: History,
+    chosen: DocumentFilter,
+    limit: int,
+    order: str,
+    window: tuple[int, int],
+) -> list[Document]:
+    """The documents at a stamp that match all conditions, in an order."""
+    found: list[Any] = sql.execute(
+        f"{_PAST.format(limit=limit)} SELECT d.key FROM published_documents d "
+        f"WHERE {chosen.condition} ORDER BY {order} LIMIT ? OFFSET ?",
+        (*chosen.bindings, *window),
+    ).fetchall()
+    return [
+        rows.by_key(sql, key) if key > 0 else past_document(sql, history.former(sql, -key))
+        for (key,) in found
+    ]
+
+
+def past_document(sql: apsw.Connection, past: Version) -> Document:
+    """A version as a document."""
+    if (key := key_of(past)) and DocumentItems.by_key(sql, key) == past:
+        return rows.by_key(sql, key)
+    fields, local, item = past.fields or {}, past.local, past.item
+    return Document(
+        id=local["id"],
+        library=item.place,
+        source=item.name,
+        title=fields["title"],
+        hash=fields["hash"],
+        file_type=fields["file_type"],
+        size=fields["size"],
+        modified=local["modified"],
+        created_at=fields["created_at"],
+        metadata=metadata.decode(fields["metadata"]),
+        chunks=fields["chunks"],
+        path=DocumentItems.label(sql, past),
+    )
+
+
+def _items_of_id(sql: apsw.Connection, id: str) -> list[Item]:
+    """What had this id: after a move to another library it is another item."""
+    found = sql.execute(
+        "SELECT library, source, twin FROM published_documents WHERE id = ?1 "
+        "UNION SELECT place, name, twin FROM history_versions "
+        "WHERE shelf = 'documents' AND fields ->> '$.local.id' = ?1",
+        (id,),
+    )
+    items = [Item(SHELF, *row) for row in found]
+    if not items:
+        raise NotFound(f"no document has, or had, the id {quoted(id)}")
+    return items

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from mcpvectordb import metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import libraries, notes, past, paths, rows
+from mcpvectordb.documents import items, libraries, notes, paths, rows
 from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.given import DocumentChange, checked_change
 from mcpvectordb.documents.libraries import LibraryVersions, checked_name
+from mcpvectordb.documents.overrides import DocumentChange, checked_change
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
 from mcpvectordb.documents.unpublished import UnpublishedDocuments
 from mcpvectordb.documents.write import DocumentWriter, RestoredDocuments
@@ -73,8 +73,8 @@ class Documents:
         self.library_versions = LibraryVersions(store.file, store.history)
         self._folders = ConfirmedFolders(store.file)
         self._search = DocumentSearch(store)
-        self._writer = DocumentWriter(store, self.unpublished)
-        self.versioned = RestoredDocuments(store.file, self._writer, self.unpublished)
+        self.writer = DocumentWriter(store, self.unpublished)
+        self.versioned = RestoredDocuments(store.file, self.writer, self.unpublished)
 
     @cached_property
     def _worker(self) -> Worker:
@@ -143,11 +143,11 @@ class Documents:
         hash = ""
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
-            known = None if duplicate else self._writer.known(read.source, library, hash)
+            known = None if duplicate else self.writer.known(read.source, library, hash)
         said = DocumentChange(keys=(metadata or None) if update_metadata else None)
         if known is not None:
             return self._finish(
-                self._stored(self._writer.say(known, said)), embed, progress, deadline
+                self._stored(self.writer.say(known, said)), embed, progress, deadline
             )
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
@@ -155,7 +155,7 @@ class Documents:
         report = progress or (lambda _: None)
         report(Progress(step="parse", done=0, total=1))
         parsed = given_texts.read_by(reader, read) if reader else self._worker.parse(read)
-        prepared = self._writer.prepare(
+        prepared = self.writer.prepare(
             read,
             parsed,
             hash=hash,
@@ -166,9 +166,9 @@ class Documents:
             replaces=replace,
         )
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
-        status, key = self._writer.write(prepared, duplicate=duplicate)
+        status, key = self.writer.write(prepared, duplicate=duplicate)
         if status == "skipped":
-            status, key = self._writer.say(key, said)
+            status, key = self.writer.say(key, said)
         done = self._finish(self._stored((status, key)), embed, progress, deadline)
         return dataclasses.replace(done, note=notes.joined(parsed.note, done.note))
 
@@ -292,7 +292,7 @@ class Documents:
         deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(self._stored(self._writer.say(key, change)), embed, progress, deadline)
+        return self._finish(self._stored(self.writer.say(key, change)), embed, progress, deadline)
 
     def dropped_by(
         self,
@@ -357,7 +357,7 @@ class Documents:
         unit: Literal["passage", "document"] = "passage",
         library: str | None = None,
         where: Where | None = None,
-        limit: int = 5,
+        limit: int = 10,
         offset: int = 0,
         min_score: float = 0.0,
         min_relevance: float = 0.0,
@@ -460,7 +460,10 @@ class Documents:
                 return one_or_all(ids, lambda id: rows.document(rows.row(sql, id)))
             limit = self._history.limit(sql, as_of)
             return one_or_all(
-                ids, lambda id: past.document(sql, past.get(sql, self._history, id, limit))
+                ids,
+                lambda id: items.past_document(
+                    sql, items.past_version(sql, self._history, id, limit)
+                ),
             )
 
     def __iter__(self) -> Iterator[Document]:
@@ -474,8 +477,9 @@ class Documents:
         """
         with self._file.reading() as sql:
             if as_of is not None:
-                found = past.get(sql, self._history, id, self._history.limit(sql, as_of))
-                return past.text(sql, self._history, found)
+                limit = self._history.limit(sql, as_of)
+                found = items.past_version(sql, self._history, id, limit)
+                return self.versioned.text(self._history.body(sql, found, self.versioned.body))
             key = rows.row(sql, id)[0]
             return "".join(
                 tile
@@ -600,7 +604,7 @@ class Documents:
             if as_of is not None:
                 stamp = self._history.limit(sql, as_of)
                 window = limit, offset
-                found = past.browse(sql, self._history, chosen, stamp, order, window)
+                found = items.past_documents(sql, self._history, chosen, stamp, order, window)
                 return Page(items=tuple(found))
             # Only keys are sorted: a row of SELECT counts the chunks of its document.
             selected = sql.execute(
@@ -869,7 +873,7 @@ class Documents:
     ) -> BulkIngest:
         from mcpvectordb.documents.bulk_ingest import BulkIngest
 
-        return BulkIngest(self._writer, self._worker, library, metadata=metadata, embed=embed)
+        return BulkIngest(self.writer, self._worker, library, metadata=metadata, embed=embed)
 
     def _store_texts(
         self,
@@ -883,7 +887,7 @@ class Documents:
         from mcpvectordb.documents import texts as given_texts
 
         stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self._writer, replaces):
+        for places in given_texts.store(given, library, self.writer, replaces):
             stored += self._all_stored(places)
             if progress:
                 progress(Progress(step="ingest", done=len(stored), total=len(given)))
@@ -916,9 +920,6 @@ class Documents:
         [done] = self._results([stored], embed, error)
         return dataclasses.replace(done, embedded=embedded)
 
-    def _other_languages(self) -> str:
-        return notes.other_languages(self._file, self._config)
-
     def _results(
         self, stored: Sequence[_StoredDocument], embed: bool, error: str
     ) -> list[Ingested]:
@@ -936,15 +937,16 @@ class Documents:
                         status, document, pending, error, self._encoder.provisional
                     )
                 done.append(Ingested(status=status, document=document, pending=pending, note=note))
-        return [*done[:-1], self._advised(done[-1])] if done else []
-
-    def _advised(self, done: Ingested) -> Ingested:
-        """A result with the advice on other languages, if it is due."""
-        return dataclasses.replace(done, note=notes.joined(done.note, self._other_languages()))
+        if done:
+            advice = notes.other_languages(self._file, self._config)
+            note = notes.joined(done[-1].note, advice)
+            done[-1] = dataclasses.replace(done[-1], note=note)
+        return done
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
-        done = dataclasses.replace(done, note=self._other_languages())
+        advice = notes.other_languages(self._file, self._config)
+        done = dataclasses.replace(done, note=advice)
         if not embed:
             self._encoder.provisional.fill(self._index)
             return done

@@ -40,6 +40,8 @@ from mcpvectordb.store import OpenStore
 HOLDS_KEYS = "a secret"
 """Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
 
+_PLANNED = {"index": "indexed", "replace": "replaced", "remove": "removed"}
+
 CheckFolder = Callable[[FollowedLibrary], None]
 """Raises unless a library's folder is there and may be read: `ConfirmedFolders.check`."""
 
@@ -78,20 +80,8 @@ def preview(store: OpenStore, library: FollowedLibrary, *, removes: bool) -> Syn
             planned.append(("replace" if stored and stored.key else "index", found[0]))
         elif removes and stored and stored.key is not None:
             planned.append(("remove", stored.path))
-    counts = Counter(what for what, _ in planned)
-    skipped = differences.skipped + differences.walk.skipped
-    return Synced(
-        library=library.name,
-        indexed=counts["index"],
-        replaced=counts["replace"],
-        moved=0,
-        removed=counts["remove"],
-        unchanged=differences.unchanged,
-        skipped=dict(sorted(skipped.counts.items())),
-        skipped_paths=tuple(skipped.paths),
-        failures=(*differences.walk.failures.items(), *differences.failures),
-        planned=tuple(planned),
-    )
+    counts = Counter(_PLANNED[what] for what, _ in planned)
+    return replace(differences.synced(library.name, counts), planned=tuple(planned))
 
 
 class FolderSync:
@@ -135,28 +125,10 @@ class FolderSync:
             self._remove_vanished(vanished)
         self._write_notes()
         self._intake.update_known()
-        return self._result(comparison)
-
-    def _result(self, comparison: _FolderDiff) -> Synced:
-        counts = self._counts + self._intake.counts
-        skipped = comparison.skipped + comparison.walk.skipped + self._skipped
-        failures = (*comparison.walk.failures.items(), *comparison.failures, *self._failures)
-        return Synced(
-            library=self._library.name,
-            indexed=counts["indexed"],
-            replaced=counts["replaced"],
-            moved=counts["moved"],
-            removed=counts["removed"],
-            updated=counts["updated"],
-            unchanged=counts["unchanged"]
-            + counts["skipped"]
-            + comparison.unchanged
-            - counts["updated"],
-            skipped=dict(sorted(skipped.counts.items())),
-            skipped_paths=tuple(skipped.paths),
-            failures=failures,
-            partial=tuple(self._intake.partial),
-        )
+        comparison.skipped += self._skipped
+        comparison.failures += self._failures
+        done = comparison.synced(self._library.name, self._counts + self._intake.counts)
+        return replace(done, partial=tuple(self._intake.partial))
 
     def _first_pass(self) -> tuple[_FolderDiff, dict[int, str], int]:
         """The documents of vanished files (key and path), and how many files must be read."""
@@ -413,6 +385,23 @@ class _FolderDiff:
         while stored is not None:
             yield from self._missing(stored)
             stored = next(self._stored, None)
+
+    def synced(self, library: str, counts: Counter[str]) -> Synced:
+        """The result for a library of which so many files had each outcome."""
+        skipped = self.skipped + self.walk.skipped
+        known = self.unchanged + counts["unchanged"] + counts["skipped"]
+        return Synced(
+            library=library,
+            indexed=counts["indexed"],
+            replaced=counts["replaced"],
+            moved=counts["moved"],
+            removed=counts["removed"],
+            updated=counts["updated"],
+            unchanged=known - counts["updated"],
+            skipped=dict(sorted(skipped.counts.items())),
+            skipped_paths=tuple(skipped.paths),
+            failures=(*self.walk.failures.items(), *self.failures),
+        )
 
     def _missing(self, stored: StoredFile) -> Iterator[Difference]:
         """The difference for a stored path that the walk did not return, if it has vanished.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.given import DocumentChange
+from mcpvectordb.documents.overrides import DocumentChange
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument
 from mcpvectordb.errors import InvalidInput, NoText, TooLarge, quoted
 from mcpvectordb.ingest import formats

@@ -7,6 +7,7 @@ long; readers see all of it or nothing.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +17,8 @@ import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.given import DocumentChange, Given, encoded, of_keys, stored
 from mcpvectordb.documents.items import SHELF, DocumentItems, DocumentVersions, key_of
+from mcpvectordb.documents.overrides import DocumentChange, Overrides, encoded, of_keys, stored
 from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
 from mcpvectordb.errors import DatabaseError, Exists, InvalidInput, NotFound, TooLarge, quoted
 from mcpvectordb.history.versions import LOCAL, Item, Version
@@ -36,7 +37,7 @@ FORMER_IDS = 20  # of a document that are kept
 class PreparedDocument(NamedTuple):
     """A document that is ready to be written: the version that it will be, and its text.
 
-    `own` is the metadata of its source, `given` what people say of it; without `given` all fields
+    `own` is the metadata of its source, `overrides` what people say of it; without them all fields
     are those of the version, its id too. `moved` is the key of a document whose id, creation time
     and metadata it takes over. Without `replaces` it is not written where its source has another
     text.
@@ -45,7 +46,7 @@ class PreparedDocument(NamedTuple):
     version: Version
     content: ItemText
     own: Mapping[str, Any] = {}
-    given: Given | None = None
+    overrides: Overrides | None = None
     moved: int | None = None
     replaces: bool = True
 
@@ -86,7 +87,7 @@ class DocumentWriter:
 
         Raises TooLarge for a text that makes too many chunks.
         """
-        said = Given(title or "", of_keys(given or (), given or {}))
+        said = Overrides(title or "", of_keys(given or (), given or {}))
         metadata.encode(said.over(parsed.metadata))  # refuses what cannot be stored
         default_size, default_overlap = self._encoder.ensure_model()
         spans = self._split(
@@ -169,36 +170,30 @@ class DocumentWriter:
             raise NotFound(_CHANGED)
         again = found._replace(fields={**(found.fields or {}), "title": title})
         # A duplicate of the document that it takes over, which must still be there.
-        prepared = PreparedDocument(again, content, given=Given(title), moved=key)
+        prepared = PreparedDocument(again, content, overrides=Overrides(title), moved=key)
         return self.write(prepared, duplicate=True)[1]
 
     def write_all(
         self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
     ) -> list[tuple[Status, int]]:
-        """Write documents as `write` does: all short ones in one transaction, long ones in slices.
+        """Write documents as `write` does, in their order.
 
-        Call it outside of any transaction.
+        Short ones that follow each other are written in one transaction, a long one in slices. Call
+        it outside of any transaction.
         """
-        written: list[tuple[Status, int] | None] = [None] * len(documents)
-        short = [
-            place
-            for place, each in enumerate(documents)
-            if len(self.unpublished.slices(each.spans)) < 2
-        ]
-        if short:
+        done: list[tuple[Status, int]] = []
+        for long, some in itertools.groupby(
+            documents, lambda each: len(self.unpublished.slices(each.spans)) > 1
+        ):
+            if long:
+                done += [self._write_long(each, duplicate) for each in some]
+                continue
             with self._file.writing() as sql:
                 replaced: list[int] = []
                 new: list[NewChunks] = []
-                for place in short:
-                    written[place] = self._write_short(
-                        sql, documents[place], duplicate, replaced, new
-                    )
+                done += [self._write_short(sql, each, duplicate, replaced, new) for each in some]
                 self._index.put_all(sql, new)
                 self.unpublished.withdraw(sql, replaced)
-        done = [
-            each or self._write_long(document, duplicate)
-            for each, document in zip(written, documents, strict=True)
-        ]
         self.unpublished.clean()
         return done
 
@@ -219,7 +214,7 @@ class DocumentWriter:
             old, known = self._with_source_of(sql, document)
             if known is not None:  # another process has written it meanwhile
                 return "skipped", known
-        document = _with_given(sql, document, old)
+        document = _with_overrides(sql, document, old)
         key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
         new.append(NewChunks(key, document.title, document.content.text, document.spans))
         same = _of_item(sql, document, key)
@@ -228,7 +223,7 @@ class DocumentWriter:
             new.clear()
         _keep_ids(sql, old, key)
         replaced += [*old, *same, *self._take_over(sql, key, document.moved, duplicate)]
-        if document.given is None:
+        if document.overrides is None:
             self._adopt(sql, key, document.version, same)
         return "replaced" if old else "indexed", key
 
@@ -240,7 +235,7 @@ class DocumentWriter:
         try:
             with self._file.writing() as sql:
                 old = [] if duplicate else self._with_source_of(sql, document)[0]
-                document = _with_given(sql, document, old)
+                document = _with_overrides(sql, document, old)
                 key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
                 self.unpublished.begin(sql, key)
             for first, spans in self.unpublished.slices(document.spans):
@@ -278,7 +273,7 @@ class DocumentWriter:
         if taken_over:
             self._index.record_everything(sql)  # what is in memory has its own metadata
         same = _of_item(sql, document, key)
-        if document.given is None:
+        if document.overrides is None:
             self._adopt(sql, key, document.version, same)
         self.unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
         return "replaced" if old else "indexed", key
@@ -409,13 +404,13 @@ class RestoredDocuments(DocumentItems):
 _CHANGED = "the document was changed or deleted meanwhile"
 
 
-def _with_given(
+def _with_overrides(
     sql: apsw.Connection, prepared: PreparedDocument, replaced: list[int]
 ) -> PreparedDocument:
     """The document with what people said of the one that it replaces or takes over."""
-    if prepared.given is None:
+    if prepared.overrides is None:
         return prepared
-    given, fields = prepared.given, prepared.version.fields or {}
+    given, fields = prepared.overrides, prepared.version.fields or {}
     if before := prepared.moved or (replaced[-1] if replaced else None):
         given = stored(sql, before, prepared.own).then(given)
     said = {"title": given.title or fields["title"], "given": given.encode()}
@@ -451,7 +446,7 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: 
         "id": id,
         "library": library,
         "source": source,
-        "twin": own_twin if prepared.given is None else id if twin else "",
+        "twin": own_twin if prepared.overrides is None else id if twin else "",
         "stamp": stamp,
         **{name: fields[name] for name in ("title", "hash", "file_type", "size")},
         "created_at": fields["created_at"] or dates.now(),
@@ -467,7 +462,7 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: 
 
 def _of_item(sql: apsw.Connection, document: PreparedDocument, key: int) -> list[int]:
     """The keys of other documents that are the same item as a version that comes back."""
-    if document.given is not None:
+    if document.overrides is not None:
         return []
     rows = sql.execute(
         "SELECT key FROM published_documents "
@@ -502,7 +497,7 @@ def update(
     given = stored(sql, key)
     now, said = _changed(metadata.decode(before), given, change)
     after = (change.library or library, metadata.encode(now))
-    then = given.then(Given(change.title or "", said))
+    then = given.then(Overrides(change.title or "", said))
     changed = after != (library, before)
     if after[0] != library:
         _refuse_second(sql, after[0], source)
@@ -519,7 +514,7 @@ def update(
 
 
 def _changed(
-    values: dict[str, Any], given: Given, change: DocumentChange
+    values: dict[str, Any], given: Overrides, change: DocumentChange
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """The metadata after a change, and what the change says of keys."""
     keys: Iterable[str]

@@ -2,8 +2,8 @@
 
 Nothing that is here is changed. A document is known by its id, or by library, source and hash; a
 memory by its content, whatever its id; a vector by its name. Those that are new keep their ids;
-only a memory whose id is taken gets another one. Everything of a batch is written in one
-transaction, long documents in their own, so that an import that was killed is continued.
+only a memory whose id is taken gets another one. An import that was killed is continued by the
+next one.
 """
 
 from __future__ import annotations
@@ -17,30 +17,25 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
-from mcpvectordb.config import PRECISIONS, Config
+from mcpvectordb.config import PRECISIONS
 from mcpvectordb.documents.items import DocumentItems
 from mcpvectordb.documents.libraries import LibraryVersions
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.write import FORMER_IDS, DocumentWriter
+from mcpvectordb.documents.write import FORMER_IDS
 from mcpvectordb.errors import Damaged, IngestError, InvalidInput, quoted
 from mcpvectordb.history.versions import Version
 from mcpvectordb.importers.items import OwnRecord
 from mcpvectordb.importers.kept_embeddings import KEPT
 from mcpvectordb.importers.report import ImportReport
+from mcpvectordb.importers.write import ImportTarget
 from mcpvectordb.index import arrays, models
 from mcpvectordb.index.arrays import MAX_DIMENSION
 from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
-from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.index.models import ModelRow
 from mcpvectordb.index.spans import ReceivedItem
 from mcpvectordb.memories.items import MemoryItems
-from mcpvectordb.memories.write import MemoryWriter
 from mcpvectordb.metadata import decode, storable
-from mcpvectordb.storage.file import File
 from mcpvectordb.vectors.items import MAX_NAME, VectorItems, numbers
-from mcpvectordb.vectors.shelf import Vectors
 
 OTHER_VERSION = "another version of it is here, which stays as it is"
 Line = Mapping[str, Any]
@@ -66,24 +61,9 @@ class ExportedModel(NamedTuple):
 class Restore:
     """Stores records in batches, in their order."""
 
-    def __init__(
-        self,
-        file: File,
-        config: Config,
-        encoder: Encoder,
-        indexes: tuple[ChunkIndex, ChunkIndex],
-        unpublished: UnpublishedDocuments,
-        keys: MetadataIndex,
-        document_writer: DocumentWriter,
-        memory_writer: MemoryWriter,
-        vectors: Vectors,
-        report: ImportReport,
-    ) -> None:
-        self._file, self._config, self._encoder, self._indexes = file, config, encoder, indexes
-        self._unpublished, self._keys, self._vectors = unpublished, keys, vectors
-        self._document_writer, self._memory_writer = document_writer, memory_writer
-        self._libraries = LibraryVersions(file, unpublished.versions.history)
-        self._report = report
+    def __init__(self, target: ImportTarget, report: ImportReport) -> None:
+        self._target, self._store, self._report = target, target.store, report
+        self._file, self._encoder = self._store.file, self._store.encoder
         self._before = _Bounds(0, 0)
         self._model: ModelRow | None = None  # the file's, if the export has its embeddings
         self._metrics: dict[str, str] = {}  # of the stores of the export
@@ -109,7 +89,8 @@ class Restore:
         """Give a file without texts the model and the settings of the exported one."""
         made_by = _model(headers[0])
         if not self._report.dry_run:
-            self._unpublished.clean()  # what a killed import left has ids that are to come again
+            # What a killed import left has ids that are to come again.
+            self._target.documents.unpublished.clean()
             if made_by is not None:
                 with self._file.writing() as sql:
                     name, digest = made_by.row.name, made_by.row.digest
@@ -138,7 +119,7 @@ class Restore:
         with self._file.writing() as sql:
             known = sql.execute("SELECT 1 FROM settings WHERE name = 'indexed_metadata'").fetchone()
             if isinstance(names, list) and not known:
-                self._keys.use(sql, [str(name) for name in names])
+                self._store.metadata_index.use(sql, [str(name) for name in names])
 
     def _checked(self, records: list[Line], read: Callable[[Line], Checked]) -> Iterator[Checked]:
         """The items of records that can be stored; others are reported."""
@@ -166,7 +147,7 @@ class Restore:
                 if known:
                     continue
                 if not self._report.dry_run:
-                    self._libraries.restore(library)
+                    self._target.documents.library_versions.restore(library)
             self._report.notes.append(
                 f"the library {name} is to follow {(library.fields or {})['root']}: if that folder "
                 f"may be read, run `mcpvectordb library confirm {name}`"
@@ -175,31 +156,16 @@ class Restore:
     # Documents.
 
     def _add_documents(self, records: list[Line]) -> None:
-        waiting: list[ReceivedItem] = []
-        for document in self._checked(
-            records, lambda line: DocumentItems.of_line(line, self._config)
-        ):
-            if len(self._unpublished.slices(document.content.spans)) > 1:
-                self._put_documents(waiting)
-                waiting = []
-                self._put_documents([document], long=True)
-            else:
-                waiting.append(document)
-        self._put_documents(waiting)
-
-    def _put_documents(self, documents: list[ReceivedItem], *, long: bool = False) -> None:
-        """Write documents in one transaction, or a long one in several."""
-        if not documents:
-            return
+        documents = list(
+            self._checked(records, lambda line: DocumentItems.of_line(line, self._store.config))
+        )
+        with self._file.reading(limited=False) as sql:
+            new = list(self._new(sql, documents))
         if not self._report.dry_run:
             self._encoder.ensure_model()
-        with contextlib.nullcontext() if long else self._sql():
-            with self._file.reading(limited=False) as sql:
-                new = list(self._new(sql, documents))
-            if not self._report.dry_run:
-                self._document_writer.restore([each[:2] for each in new])
-                with self._file.writing() as sql:
-                    self._complete_documents(sql, documents)
+            self._target.documents.writer.restore([each[:2] for each in new])
+            with self._file.writing() as sql:
+                self._complete_documents(sql, documents)
 
     def _new(self, sql: apsw.Connection, documents: list[ReceivedItem]) -> Iterator[ReceivedItem]:
         """The documents that are not here; the others are reported."""
@@ -248,34 +214,33 @@ class Restore:
                 "INSERT OR IGNORE INTO former_ids (id, document) VALUES (?, ?)",
                 ((id, row[0]) for id in each.former_ids[-FORMER_IDS:]),
             )
-            self._settle(sql, self._indexes[0], row[0], each)
+            self._settle(sql, self._store.documents, row[0], each)
 
     # Memories.
 
     def _add_memories(self, records: list[Line]) -> None:
+        config = self._store.config
         memories = list(
-            self._checked(
-                records, lambda line: MemoryItems.of_line(line, uuid.uuid4().hex, self._config)
-            )
+            self._checked(records, lambda line: MemoryItems.of_line(line, uuid.uuid4().hex, config))
         )
         if not self._report.dry_run:
             self._encoder.ensure_model()
         with self._sql() as sql:
             if not self._report.dry_run:
-                self._keys.settle(sql)
+                self._store.metadata_index.settle(sql)
             for memory in memories:
                 id = self._memory_here(sql, memory)
                 self._report.count("memories", "known" if id else "added")
                 if not self._report.dry_run:
                     id = id or self._add_memory(sql, memory)
-                    self._settle(sql, self._indexes[1], id, memory)
+                    self._settle(sql, self._store.memories, id, memory)
 
     def _add_memory(self, sql: apsw.Connection, memory: ReceivedItem) -> int:
         """Store a memory, beside one that is here under its uid: that has another content."""
         version = memory.version
         if MemoryItems.find(sql, version.item) is not None:
             version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
-        return self._memory_writer.restore(sql, version, memory.content)
+        return self._target.memories.writer.restore(sql, version, memory.content)
 
     def _memory_here(self, sql: apsw.Connection, memory: ReceivedItem) -> int:
         """The id of the memory that is here already; 0 if there is none.
@@ -346,7 +311,7 @@ class Restore:
                 new, key=lambda each: (each[0].item.place, each[0].item.twin)
             ):
                 some = [(version.item, version.fields or {}, raw) for version, raw in run]
-                self._vectors.add_many(
+                self._target.vectors.add_many(
                     [item.name for item, _, _ in some],
                     [numbers(raw, fields["dimension"]) for _, fields, raw in some],
                     store=store,

@@ -174,7 +174,7 @@ def run(
         inside = source.inside(importers.named(read.kind).file) or source
         report = ImportReport(read.kind, str(path), dry_run=dry_run)
         items = ItemImport(target, report, os.path.realpath(inside.path))
-        writers = {**items.writers(), OwnRecord: restoring(target, report).write}
+        writers = {**items.writers(), OwnRecord: Restore(target, report).write}
         running = ImportRun(report, writers, target.documents, read.total, progress)
         for item in read.items():
             running.take(item)
@@ -184,22 +184,6 @@ def run(
         _embed(target.store.encoder, report, progress) if embed and not dry_run else Embedded()
     )
     return report.finished(embedded=embedded, pending=_pending(target))
-
-
-def restoring(target: ImportTarget, report: ImportReport) -> Restore:
-    """What stores the records of our own export."""
-    return Restore(
-        target.store.file,
-        target.store.config,
-        target.store.encoder,
-        target.store.indexes,
-        target.documents.unpublished,
-        target.store.metadata_index,
-        target.document_writer(),
-        target.memory_writer(),
-        target.vectors,
-        report,
-    )
 
 
 def _embed(encoder: Encoder, report: ImportReport, progress: ProgressCallback | None) -> Embedded:

@@ -20,14 +20,14 @@ from mcpvectordb.documents import texts
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.texts import GivenText
-from mcpvectordb.documents.write import DocumentWriter
 from mcpvectordb.errors import IngestError, InvalidInput, NoText
 from mcpvectordb.importers.items import ImportedDocument, ImportedMemory, ImportedVector
 from mcpvectordb.importers.kept_embeddings import KeptEmbeddings
 from mcpvectordb.importers.report import ImportReport
 from mcpvectordb.memories.memory import Change, Entry
+from mcpvectordb.memories.shelf import Memories
 from mcpvectordb.memories.validation import checked_entry
-from mcpvectordb.memories.write import MemoryWriter, PreparedMemories
+from mcpvectordb.memories.write import PreparedMemories
 from mcpvectordb.records import Condition, Metric
 from mcpvectordb.store import OpenStore
 from mcpvectordb.vectors.shelf import Vectors
@@ -123,15 +123,8 @@ class ImportTarget(NamedTuple):
 
     store: OpenStore
     documents: Documents
+    memories: Memories
     vectors: Vectors
-
-    def document_writer(self) -> DocumentWriter:
-        """What writes documents."""
-        return DocumentWriter(self.store, self.documents.unpublished)
-
-    def memory_writer(self) -> MemoryWriter:
-        """What writes memories."""
-        return MemoryWriter(self.store)
 
 
 class ItemImport:
@@ -140,7 +133,7 @@ class ItemImport:
     def __init__(self, target: ImportTarget, report: ImportReport, path: str) -> None:
         self._target, self._report, self._path = target, report, path
         self._kept = KeptEmbeddings(target.store.file, target.store.encoder)
-        self._documents, self._memories = target.document_writer(), target.memory_writer()
+        self._documents, self._memories = target.documents.writer, target.memories.writer
         self._known = _KnownMemories()
 
     def writers(self) -> dict[type, Writer]:
@@ -197,7 +190,7 @@ class ItemImport:
         places = texts.store([given for _, given in new], library, self._documents)
         keys = [key for batch in places for _, key in batch]
         owners |= dict(zip(keys, (item for item, _ in new), strict=True))
-        self._report.embedded(self._kept.keep(self._target.store.indexes[0], owners))
+        self._report.embedded(self._kept.keep(self._target.store.documents, owners))
 
     def _given(self, item: ImportedDocument, mark: ImportMark) -> GivenText:
         """The item as a text that can be stored; InvalidInput or IngestError."""
@@ -254,7 +247,7 @@ class ItemImport:
                 here, outcome = self._known.find(entry, mark)
                 if self._report.settle("memories", item.id, outcome):
                     owners[self._store(sql, entry, mark, here, outcome, prepared)] = item
-        self._report.embedded(self._kept.keep(self._target.store.indexes[1], owners))
+        self._report.embedded(self._kept.keep(self._target.store.memories, owners))
 
     def _entry(self, item: ImportedMemory, mark: ImportMark) -> Entry:
         entry = Entry(

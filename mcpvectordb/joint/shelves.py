@@ -54,7 +54,7 @@ class JointShelves(ABC):
         where: Where | None = None,
         since: str | None = None,
         until: str | None = None,
-        limit: int = 5,
+        limit: int = 10,
         offset: int = 0,
         min_relevance: float = 0.0,
         group: bool = False,
@@ -148,7 +148,7 @@ class JointShelves(ABC):
         memory: int | None = None,
         chunk: int | None = None,
         kind: Kind | None = None,
-        limit: int = 5,
+        limit: int = 10,
     ) -> Results[Chunk | Memory]:
         """The documents and memories most similar to a stored one, by their embeddings.
 

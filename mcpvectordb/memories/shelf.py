@@ -15,7 +15,7 @@ from mcpvectordb import dates, filters
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index import models
-from mcpvectordb.memories import past
+from mcpvectordb.memories.items import past_memories
 from mcpvectordb.memories.memory import (
     Change,
     Entry,
@@ -34,6 +34,7 @@ from mcpvectordb.memories.rows import (
     NEWEST_FIRST,
     SELECT,
     FilterArguments,
+    MemoryFilter,
     after,
     by_ids,
     compile_filter,
@@ -71,8 +72,8 @@ class Memories:
         self._store = store
         self._file, self._config, self._encoder = store.file, store.config, store.encoder
         self._index, self._keys, self._history = store.memories, store.metadata_index, store.history
-        self._reranker, self._writer = store.reranker, MemoryWriter(store)
-        self.versioned = RestoredMemories(store.file, self._writer)
+        self._reranker, self.writer = store.reranker, MemoryWriter(store)
+        self.versioned = RestoredMemories(store.file, self.writer)
         self._search = MemorySearch(store)
         # Returns the time at which memories are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = _utc_now
@@ -181,7 +182,7 @@ class Memories:
         with self._file.writing() as sql:
             rows = sql.execute(f"SELECT x.id FROM contexts x WHERE {condition}", bindings)
             found = [id for (id,) in rows]
-            self._writer.remove(sql, found)
+            self.writer.remove(sql, found)
         return len(found)
 
     # Reading.
@@ -206,7 +207,11 @@ class Memories:
                 found = by_ids(sql, self._index, wanted, images=images)
             else:
                 limit = self._history.limit(sql, as_of)
-                then = past.get(sql, self._history, self._index, wanted, limit, images)
+                marks = ", ".join("?" * len(wanted))
+                chosen = MemoryFilter(f"x.own IN ({marks})", tuple(wanted))
+                then = past_memories(
+                    sql, self._history, self._index, chosen, limit, (len(wanted), 0), images
+                )
                 found = {each.id: each for each in then}
         return one_or_all(ids, partial(_member, found))
 
@@ -244,7 +249,9 @@ class Memories:
                 stamp = self._history.limit(sql, as_of)
                 return Page(
                     items=tuple(
-                        past.browse(sql, self._history, self._index, checked, stamp, window, images)
+                        past_memories(
+                            sql, self._history, self._index, checked, stamp, window, images
+                        )
                     )
                 )
             allowed = checked.using_indexes(self._keys.names(sql))
@@ -272,7 +279,7 @@ class Memories:
         *,
         mode: Mode = "hybrid",
         words: Words = "any",
-        limit: int = 5,
+        limit: int = 10,
         offset: int = 0,
         fusion: Fusion = "convex",
         rrf_k: int = RRF_K,
@@ -429,20 +436,20 @@ class Memories:
             self._keys.use(sql, list(keys))
 
     def _add(self, entries: Sequence[Entry], deadline: float | None) -> list[Stored]:
-        prepared = self._writer.prepare((entry.text for entry in entries), deadline)
+        prepared = self.writer.prepare((entry.text for entry in entries), deadline)
         with self._file.writing() as sql:
             self._keys.settle(sql)
-            done = [self._writer.add(sql, entry, prepared, self._now()) for entry in entries]
+            done = [self.writer.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
         self._embed_rest(prepared, list(stored))
         return [Stored(status=status, memory=stored[id], note=prepared.note) for id, status in done]
 
     def _update(self, changes: Sequence[Change], deadline: float | None) -> list[Updated]:
-        prepared = self._writer.prepare(
+        prepared = self.writer.prepare(
             (change.text for change in changes if change.text is not None), deadline
         )
         with self._file.writing() as sql:
-            fields = [self._writer.change(sql, change, prepared, self._now()) for change in changes]
+            fields = [self.writer.change(sql, change, prepared, self._now()) for change in changes]
             stored = by_ids(sql, self._index, [change.id for change in changes], images=False)
         self._embed_rest(prepared, list(stored))
         return [

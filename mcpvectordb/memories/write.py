@@ -13,17 +13,18 @@ from mcpvectordb.errors import ModelMissing, NotFound
 from mcpvectordb.history.versions import Item, Version
 from mcpvectordb.index.indexed_chunk import embedding_text
 from mcpvectordb.index.metadata_index import folded
-from mcpvectordb.index.spans import ItemText, StoredImage
+from mcpvectordb.index.spans import ItemText
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.memories import items
-from mcpvectordb.memories.items import MemoryItems, stored_images, text_hash
-from mcpvectordb.memories.memory import Change, Entry
+from mcpvectordb.memories.items import MemoryItems, images_of, stored_images, text_hash
+from mcpvectordb.memories.memory import Change, Entry, Image
 from mcpvectordb.storage.file import File
 from mcpvectordb.store import OpenStore
 
 # Up to it a memory of another file keeps its id; all later ones of this file get greater ids.
 _LARGEST_FOREIGN_ID = 10**9
+_COLUMNS = ("thread", "source", "hash", "created_at", "updated_at")
 
 
 class PreparedMemories(NamedTuple):
@@ -76,38 +77,29 @@ class MemoryWriter:
         An entry with the source and text of its thread's last memory updates that memory, unless
         it has a time of its own.
         """
-        hash, stamp = text_hash(entry.text), self._history.stamp(sql)
+        said = {
+            "thread": entry.thread,
+            "source": entry.source,
+            "hash": text_hash(entry.text),
+            "created_at": entry.created_at or now,
+            "updated_at": entry.updated_at or now,
+        }
         last = sql.execute(
             "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
             (entry.thread,),
         ).fetchone()
-        if repeated := (
-            last is not None and entry.created_at is None and last[1:] == (entry.source, hash)
-        ):
-            id = int(last[0])
+        repeated = False
+        if entry.created_at is None and last and last[1:] == (entry.source, said["hash"]):
+            id, repeated = int(last[0]), True
             self._mark(sql, id, now)
-            self._embed(sql, id, prepared)
         else:
-            sql.execute(
-                "INSERT INTO contexts (thread, source, hash, created_at, updated_at, stamp, uid) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    entry.thread,
-                    entry.source,
-                    hash,
-                    entry.created_at or now,
-                    entry.updated_at or now,
-                    stamp,
-                    uuid.uuid4().hex,
-                ),
-            )
-            id = sql.last_insert_rowid()
-            self._put_text(sql, id, entry.text, prepared)
+            id = self._put_row(sql, None, uuid.uuid4().hex, said)
+            self._put_text(sql, id, entry.text, prepared.spans[entry.text])
+        self._embed(sql, id, prepared)
         if entry.metadata is not None:
             self._put_metadata(sql, id, entry.metadata or None)
         _put_tags(sql, id, entry.tags)
-        if entry.images is not None:
-            _put_images(sql, id, stored_images(entry.images))
+        _put_images(sql, id, entry.images)
         return id, "repeated" if repeated else "added"
 
     def change(
@@ -123,15 +115,15 @@ class MemoryWriter:
             values = metadata.merge(metadata.decode(row[0] or "{}"), change.metadata_patch)
         if change.text is not None:
             self._remove_text(sql, change.id)
-            self._put_text(sql, change.id, change.text, prepared)
+            self._put_text(sql, change.id, change.text, prepared.spans[change.text])
+            self._embed(sql, change.id, prepared)
             sql.execute(
                 "UPDATE contexts SET hash = ? WHERE id = ?", (text_hash(change.text), change.id)
             )
         if values is not None:
             self._put_metadata(sql, change.id, values)
         _put_tags(sql, change.id, change.tags)
-        if change.images is not None:
-            _put_images(sql, change.id, stored_images(change.images))
+        _put_images(sql, change.id, change.images)
         written = {
             "text": change.text,
             "metadata": values,
@@ -156,50 +148,40 @@ class MemoryWriter:
 
         The id is the one that it had, unless another memory of this file has it.
         """
-        fields = version.fields or {}
-        row = sql.execute("SELECT id FROM contexts WHERE uid = ?", (version.item.name,)).fetchone()
-        if row is not None:
-            id = int(row[0])
-            items.keep(self._history, sql, id)
-            self._remove_text(sql, id)
-        else:
-            id = self._new_id(sql, version)
-        self._index.put(sql, id, "", content.text, content.spans)
-        self._words.put(sql, id, content.text)
+        fields, id = version.fields or {}, version.local["id"]
+        here = MemoryItems.find(sql, version.item)
+        if here is not None:
+            items.keep(self._history, sql, here.local["id"])
+            self._remove_text(sql, here.local["id"])
+        # All later ids would be greater than one that another file made up.
+        used = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contexts'").get or 0
+        free = here is None and id <= max(used, _LARGEST_FOREIGN_ID)
+        if not free or sql.execute("SELECT 1 FROM contexts WHERE id = ?", (id,)).get:
+            id = None
+        said = {**fields, "hash": text_hash(content.text)}
+        id = self._put_row(sql, id, version.item.name, said)
+        self._put_text(sql, id, content.text, content.spans)
         values = fields["metadata"]
         self._put_metadata(sql, id, None if values is None else metadata.decode(values))
         _put_tags(sql, id, fields["tags"])
-        _put_images(sql, id, content.images or ())
-        sql.execute(
-            "UPDATE contexts SET thread = ?, source = ?, hash = ?, created_at = ?, "
-            "updated_at = ?, stamp = ? WHERE id = ?",
-            (
-                fields["thread"],
-                fields["source"],
-                text_hash(content.text),
-                fields["created_at"],
-                fields["updated_at"],
-                self._history.stamp(sql),
-                id,
-            ),
-        )
+        _put_images(sql, id, images_of(content))
         return id
 
-    def _new_id(self, sql: apsw.Connection, version: Version) -> int:
-        """The id of a new row for a memory; `restore` fills it in."""
-        wanted = version.local["id"]
-        # All later ids would be greater than one that another file made up.
-        used = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contexts'").get or 0
-        taken = (
-            wanted > max(used, _LARGEST_FOREIGN_ID)
-            or sql.execute("SELECT 1 FROM contexts WHERE id = ?", (wanted,)).get
+    def _put_row(
+        self, sql: apsw.Connection, id: int | None, uid: str, said: Mapping[str, Any]
+    ) -> int:
+        """Insert the row of a memory, or update the one with this uid; its id."""
+        columns = {name: said[name] for name in _COLUMNS}
+        columns |= {"id": id, "uid": uid, "stamp": self._history.stamp(sql)}
+        changed = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS, "stamp"))
+        return int(
+            sql.execute(
+                f"INSERT INTO contexts ({', '.join(columns)}) "
+                f"VALUES ({', '.join('?' * len(columns))}) "
+                f"ON CONFLICT (uid) DO UPDATE SET {changed} RETURNING id",
+                tuple(columns.values()),
+            ).get
         )
-        sql.execute(
-            "INSERT INTO contexts (id, thread, source, hash, created_at, updated_at, uid) "
-            "VALUES (?, '', 'user', x'', '', '', ?)",
-            (None if taken else wanted, version.item.name),
-        )
-        return sql.last_insert_rowid()
 
     def _mark(self, sql: apsw.Connection, id: int, now: str) -> None:
         """Note the time of a change, before which the history keeps the memory as it is."""
@@ -219,12 +201,9 @@ class MemoryWriter:
             text, starts=starts.tolist(), size=size, overlap=overlap, kind="markdown"
         )
 
-    def _put_text(
-        self, sql: apsw.Connection, id: int, text: str, prepared: PreparedMemories
-    ) -> None:
-        self._index.put(sql, id, "", text, prepared.spans[text])
+    def _put_text(self, sql: apsw.Connection, id: int, text: str, spans: Sequence[Span]) -> None:
+        self._index.put(sql, id, "", text, spans)
         self._words.put(sql, id, text)
-        self._embed(sql, id, prepared)
 
     def _embed(self, sql: apsw.Connection, id: int, prepared: PreparedMemories) -> None:
         """Store the prepared embeddings of a memory's chunks; chunks that have one keep it."""
@@ -280,13 +259,15 @@ def _put_tags(sql: apsw.Connection, id: int, tags: Sequence[str] | None) -> None
     )
 
 
-def _put_images(sql: apsw.Connection, id: int, images: Iterable[StoredImage]) -> None:
-    """Replace a memory's images."""
+def _put_images(sql: apsw.Connection, id: int, images: Sequence[Image] | None) -> None:
+    """Replace a memory's images; None leaves them as they are."""
+    if images is None:
+        return
     sql.execute("DELETE FROM context_images WHERE context = ?", (id,))
     sql.executemany(
         "INSERT INTO context_images (context, position, mime_type, metadata, data) "
         "VALUES (?, ?, ?, ?, ?)",
-        ((id, position, *image) for position, image in enumerate(images)),
+        ((id, position, *image) for position, image in enumerate(stored_images(images))),
     )
 
 

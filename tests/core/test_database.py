@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,15 @@ def test_a_database_shows_its_path_and_state(path: Path) -> None:
         assert repr(reading) == f"<Database {str(path)!r}, read-only>"
     with Database(":memory:") as memory:
         assert repr(memory) == "<Database ':memory:'>"
+
+
+def test_every_search_and_listing_has_the_same_default_limit(db: Database) -> None:
+    for call in (
+        *(db.search, db.similar, db.vectors.search_many),
+        *(each.search for each in (db.documents, db.memories, db.vectors)),
+        *(each.browse for each in (db.documents, db.memories, db.vectors)),
+    ):
+        assert inspect.signature(call).parameters["limit"].default == 10
 
 
 def test_shelves_that_are_not_used_are_not_loaded(path: Path) -> None:

@@ -313,4 +313,4 @@ def test_codes_choose_the_nearest_of_what_is_stored(path: Path) -> None:
         with Database(path, embedder=Letters(), tuning=tuning) as db:
             found.append(ranking(db))
             db.rebuild()
-    assert found[0] == found[1] == found[2] and len(found[0]) == 5
+    assert found[0] == found[1] == found[2] and len(found[0]) == 10

@@ -287,11 +287,6 @@ def test_compacting_frees_space_and_changes_no_results(path: Path) -> None:
         assert answers(db) == expected and db.check() == []
 
 
-def test_a_sound_file_has_no_problems(path: Path) -> None:
-    with filled(path) as db:
-        assert db.check() == []
-
-
 @pytest.mark.parametrize(
     ("statement", "reported"),
     [

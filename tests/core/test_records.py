@@ -63,13 +63,11 @@ def test_a_record_does_not_change() -> None:
 
 
 def test_records_are_equal_when_their_kind_and_compared_fields_are() -> None:
-    assert Point(x=1, y=2) == Point(y=2, x=1) != Point(x=1) and Point(x=1, weight=1.0) == Point(
-        x=1, weight=2.0
-    )
+    assert Point(x=1, y=2) == Point(y=2, x=1) != Point(x=1)
+    assert Point(x=1, weight=1.0) == Point(x=1, weight=2.0)
     assert Point(x=1) != Other(x=1) and Point(x=1) != (1, 0)
-    assert (
-        hash(Other(x=1)) == hash(Other(x=1, y=0)) and len({Other(x=1), Other(x=1), Other(x=2)}) == 2
-    )
+    assert hash(Other(x=1)) == hash(Other(x=1, y=0))
+    assert len({Other(x=1), Other(x=1), Other(x=2)}) == 2
 
 
 def test_a_record_shows_its_fields_in_their_order() -> None:
@@ -78,7 +76,8 @@ def test_a_record_shows_its_fields_in_their_order() -> None:
 
 
 def test_a_record_is_a_dataclass_to_the_standard_library() -> None:
-    assert is_dataclass(Progress) and [each.name for each in fields(Progress)][:3] == [
+    assert is_dataclass(Progress)
+    assert [each.name for each in fields(Progress)][:3] == [
         "step",
         "done",
         "total",

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -290,12 +289,3 @@ def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
     done = python(MEASURE, str(tmp_path), str(tmp_path / "test.db"), "few", "many")
     few, many = map(int, done.stdout.split())
     assert many - few < total, done.stderr  # it is less than the texts themselves
-
-
-def test_a_file_of_another_modification_time_is_read_again(db: Database, folder: Path) -> None:
-    db.documents.ingest_folder(folder)
-    file = folder / "0" / "0.md"
-    before = file.stat()
-    file.write_text("# Note 0\n\nABOUT number 0\n")
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    assert db.documents.ingest_folder(folder).replaced == 1

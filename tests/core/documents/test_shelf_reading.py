@@ -21,12 +21,6 @@ def test_the_outline_has_headings_with_their_lines(db: Database) -> None:
     ]
 
 
-@pytest.mark.parametrize("source", ["code.py", "plain.txt"])
-def test_code_and_plain_text_have_no_headings(db: Database, source: str) -> None:
-    id = db.documents.ingest_text("# a comment\nx = 1\n", source=source).document.id
-    assert db.documents.outline(id) == []
-
-
 def test_a_document_without_pages_says_so(db: Database) -> None:
     id = db.documents.ingest_text("tea", source="tea.md").document.id
     with pytest.raises(NotFound, match="no pages"):

@@ -173,7 +173,7 @@ def test_a_slice_is_bounded_in_characters_too(path: Path) -> None:
 @pytest.mark.parametrize("kept", [1, 40])
 def test_a_long_document_that_moved_keeps_its_identity(path: Path, kept: int) -> None:
     with opened(path) as db, opened(path, IN_MEMORY) as reader:
-        text, writer = long_text("apple", 7), db.documents._writer
+        text, writer = long_text("apple", 7), db.documents.writer
         old = db.documents.ingest_text(long_text("apple", kept), source="a", metadata={"n": 1})
         source = Source(source="b", name="b", raw=text.encode(), file_type="txt")
         key = rows_of(path, "SELECT key FROM documents")[0]
@@ -261,17 +261,6 @@ def test_what_a_killed_writer_leaves_is_invisible_and_removed_by_the_next_writer
         assert db.check() == []
         db.documents.remove_library("other")
         assert seen(db) == state
-
-
-def test_reading_does_not_remove_what_a_killed_writer_left(path: Path) -> None:
-    with opened(path) as db:
-        db.documents.ingest_text("apple", source="a")
-    python(KILLED, str(path), "a new document", "3")
-    left = rows(path)
-    with opened(path) as db:
-        seen(db)
-        db.check()
-    assert left > 1 and rows(path) == left
 
 
 def test_compact_removes_what_a_killed_writer_left(path: Path) -> None:

@@ -14,53 +14,12 @@ from tests.support import Letters
 
 @pytest.fixture
 def writer(db: Database) -> DocumentWriter:
-    return db.documents._writer
+    return db.documents.writer
 
 
-def prepared(
-    writer: DocumentWriter, text: str, source: str = "a.txt", moved: int | None = None
-) -> PreparedDocument:
-    read = Source(source=source, name=source, raw=text.encode(), file_type="txt")
-    return writer.prepare(
-        read,
-        Parsed(text=text, title=source),
-        hash=text,
-        library="notes",
-        given={"n": 1},
-        moved=moved,
-    )
-
-
-def test_a_stored_document_is_not_written_again(db: Database, writer: DocumentWriter) -> None:
-    first, second = prepared(writer, "apple"), prepared(writer, "apple")
-    status, key = writer.write(first)
-    assert (status, writer.known("a.txt", "notes", "apple")) == ("indexed", key)
-    assert writer.write(second) == ("skipped", key) and db.documents.count() == 1
-    assert writer.write(second, duplicate=True)[0] == "indexed" and db.documents.count() == 2
-
-
-def test_new_content_replaces_the_old_document(db: Database, writer: DocumentWriter) -> None:
-    writer.write(prepared(writer, "apple"))
-    status, key = writer.write(prepared(writer, "pear"))
-    assert status == "replaced" and db.documents.count() == 1 and db.check() == []
-    assert (
-        writer.known("a.txt", "notes", "apple") is None
-        and writer.known("a.txt", "notes", "pear") == key
-    )
-
-
-def test_a_moved_document_takes_over_the_identity_of_the_old_one(
-    db: Database, writer: DocumentWriter
-) -> None:
-    _, old = writer.write(prepared(writer, "apple"))
-    (before,) = db.documents.browse()
-    writer.write(prepared(writer, "apple", "b.txt", moved=old))
-    (after,) = db.documents.browse()
-    assert (after.id, after.created_at, after.source) == (
-        before.id,
-        before.created_at,
-        "b.txt",
-    ) and db.check() == []
+def prepared(writer: DocumentWriter, text: str) -> PreparedDocument:
+    read = Source(source="a.txt", name="a.txt", raw=text.encode(), file_type="txt")
+    return writer.prepare(read, Parsed(text=text, title="a.txt"), hash=text, library="notes")
 
 
 def test_a_document_that_was_deleted_meanwhile_is_not_found(

@@ -75,6 +75,5 @@ def test_the_index_on_source_is_used_only_without_a_thread_or_tags(
     db.memories.add("t", "user", "tea", tags=["a"])
     page = db.memories.browse(explain=True, **which)
     assert len(page) == 1 and page.explained is not None
-    assert index in page.explained.plan and (
-        index == "contexts_by_source" or "contexts_by_source" not in page.explained.plan
-    )
+    assert index in page.explained.plan
+    assert index == "contexts_by_source" or "contexts_by_source" not in page.explained.plan

@@ -137,9 +137,8 @@ def test_reciprocal_ranks_are_those_of_both_retrievers(fruit: Database) -> None:
         ranks = [rank for rank in (hit.scores.text_rank, hit.scores.vector_rank) if rank]
         assert hit.scores.rrf == pytest.approx(sum(1 / (10 + rank) for rank in ranks))
         assert (hit.scores.text is None) == (hit.scores.text_rank is None)
-        assert hit.scores.vector is not None and hit.scores.distance == pytest.approx(
-            (2 - 2 * hit.scores.vector) ** 0.5
-        )
+        assert hit.scores.vector is not None
+        assert hit.scores.distance == pytest.approx((2 - 2 * hit.scores.vector) ** 0.5)
         assert 0 <= hit.score <= 1
     assert [hit.score for hit in results] == sorted((hit.score for hit in results), reverse=True)
     assert results.counts == {"text": 1, "vector": 5, "both": 1, "total": 5}
@@ -147,9 +146,8 @@ def test_reciprocal_ranks_are_those_of_both_retrievers(fruit: Database) -> None:
 
 def test_text_and_vector_modes_keep_the_order_of_their_leg(fruit: Database) -> None:
     by_words = fruit.memories.search("apple", mode="text", fusion="rrf")
-    assert [hit.scores.text_rank for hit in by_words] == [1, 2] and by_words[
-        0
-    ].scores.vector is None
+    assert [hit.scores.text_rank for hit in by_words] == [1, 2]
+    assert by_words[0].scores.vector is None
     assert by_words[0].item.text == "green apple"  # the shorter text
     assert [hit.scores.rrf for hit in by_words] == [1 / 61, 1 / 62]
     nearest = fruit.memories.search("apple", mode="vector")
@@ -291,10 +289,8 @@ def test_the_cross_encoder_orders_the_results(berlin: Database, mode: str) -> No
     results = berlin.memories.search(QUESTION, mode=mode, rerank=True)
     assert results[0].item.text == TEXTS[1] and "rerank" in results.legs
     figures = [hit.scores.rerank or 0.0 for hit in results]
-    assert (
-        figures == sorted(figures, reverse=True) == [hit.score for hit in results]
-        and figures[0] > 0.9
-    )
+    assert figures == sorted(figures, reverse=True) == [hit.score for hit in results]
+    assert figures[0] > 0.9
     assert (results[0].scores.text is None) == (mode == "vector")
     page = berlin.memories.search(QUESTION, mode=mode, rerank=True, limit=2, offset=1)
     assert [hit.item.id for hit in page] == [hit.item.id for hit in results[1:]]
@@ -305,9 +301,8 @@ def test_the_cross_encoder_reads_the_best_part_of_a_long_memory(berlin: Database
         "t", "user", "nothing of interest here. " * 400 + TEXTS[1] + " and so on." * 400
     ).id
     results = berlin.memories.search(QUESTION, mode="text", rerank=True)
-    assert {hit.item.id for hit in results[:2]} == {2, long} and (
-        results[1].scores.rerank or 0
-    ) > 0.5
+    assert {hit.item.id for hit in results[:2]} == {2, long}
+    assert (results[1].scores.rerank or 0) > 0.5
 
 
 def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(

@@ -20,7 +20,7 @@ from mcpvectordb.errors import Damaged, InvalidInput
 NOTHING: Mapping[str, Any] = {}
 
 
-class Given(NamedTuple):
+class Overrides(NamedTuple):
     """What people said of one document.
 
     `title` is "" if they gave none; `metadata` has [value] for each key, [] for one taken out.
@@ -34,9 +34,9 @@ class Given(NamedTuple):
         together = {**own, **{key: said[0] for key, said in self.metadata.items() if said}}
         return {key: together[key] for key in together if self.metadata.get(key) != []}
 
-    def then(self, later: Given) -> Given:
+    def then(self, later: Overrides) -> Overrides:
         """What was said first, with what was said later in its place."""
-        return Given(later.title or self.title, {**self.metadata, **later.metadata})
+        return Overrides(later.title or self.title, {**self.metadata, **later.metadata})
 
     def encode(self) -> str:
         """The text of the column `given`."""
@@ -44,7 +44,7 @@ class Given(NamedTuple):
 
 
 def of_keys(keys: Iterable[str], values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What is said of these keys by `values`, in the form of `Given.metadata`."""
+    """What is said of these keys by `values`, in the form of `Overrides.metadata`."""
     return {key: [values[key]] if key in values else [] for key in keys}
 
 
@@ -53,7 +53,7 @@ def encoded(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
 
 
-def stored(sql: apsw.Connection, key: int, own: Mapping[str, Any] = NOTHING) -> Given:
+def stored(sql: apsw.Connection, key: int, own: Mapping[str, Any] = NOTHING) -> Overrides:
     """What people said of the document with this key.
 
     Where that is not known, all of its metadata that the source does not say itself (`own`) counts.
@@ -63,17 +63,17 @@ def stored(sql: apsw.Connection, key: int, own: Mapping[str, Any] = NOTHING) -> 
     ).fetchone() or (None, "{}")
     if given is None:
         values = metadata.decode(together)
-        return Given(metadata=of_keys(values.keys() - own.keys(), values))
+        return Overrides(metadata=of_keys(values.keys() - own.keys(), values))
     return decode(metadata.decode(given))
 
 
-def decode(value: Mapping[str, Any]) -> Given:
+def decode(value: Mapping[str, Any]) -> Overrides:
     """What people said, from the JSON of the column `given`; raises Damaged."""
     match value:
         case {"title": str(title), "metadata": dict(said)} if all(
             isinstance(each, list) and len(each) < 2 for each in said.values()
         ):
-            return Given(title, said)
+            return Overrides(title, said)
     raise Damaged("what is stored as given is not what was written: run `mcpvectordb check`")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Damaged, Database, InvalidInput, NotFound
-from mcpvectordb.documents.given import Given, of_keys
+from mcpvectordb.documents.overrides import Overrides, of_keys
 from tests.support import Letters
 
 FRONT = "---\nyear: {year}\ndraft: true\n---\n# Boats\n\nSails catch the {word}.\n"
@@ -241,8 +241,8 @@ own = st.dictionaries(keys, st.none() | st.integers(0, 3))
 def test_what_was_said_later_wins_and_both_win_over_the_source(
     first: dict[str, Any], later: dict[str, Any], own: dict[str, Any]
 ) -> None:
-    together = Given(metadata=first).then(Given(metadata=later))
-    assert together.over(own) == Given(metadata=later).over(Given(metadata=first).over(own))
+    together = Overrides(metadata=first).then(Overrides(metadata=later))
+    assert together.over(own) == Overrides(metadata=later).over(Overrides(metadata=first).over(own))
     for key in "abcd":
         expected = later.get(key, first.get(key, [own[key]] if key in own else []))
         assert of_keys([key], together.over(own)) == {key: expected}
