@@ -67,7 +67,7 @@ class Question:
 
     text: str
     mode: Mode = "hybrid"
-    limit: int = 5
+    limit: int = 10
     offset: int = 0
     fusion: Fusion = "convex"
     rrf_k: int = RRF_K
