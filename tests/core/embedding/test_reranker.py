@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.reranker import DEFAULT, Reranker
+from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
+from mcpvectordb.embedding.onnx import Reranker
 from mcpvectordb.errors import InvalidInput
 
 NOWHERE = Path("nowhere")
@@ -21,7 +21,7 @@ PASSAGES = [
 
 @pytest.fixture(scope="module")
 def reranker() -> Iterator[Reranker]:
-    model = CATALOGUE[DEFAULT]
+    model = CATALOGUE[RERANKER]
     if not weights.installed(model, NOWHERE):
         pytest.skip("the extra quality is not installed")
     made = Reranker(model, weights.locate(model, NOWHERE))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.embedding.token_starts import LONGEST_RUN, LONGEST_WORD, WordStarts, windows
+from mcpvectordb.embedding.tokenizer import LONGEST_RUN, LONGEST_WORD, WordStarts, windows
 
 
 class Halves:
