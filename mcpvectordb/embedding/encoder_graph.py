@@ -89,7 +89,7 @@ def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str
         return weights.floats(f"{layer}.{name}.b", size)
 
     def added(values: str, name: str, skip: str, norm: str) -> str:
-        return graph.contrib(
+        return graph.apply(
             "SkipLayerNormalization",
             values,
             skip,
@@ -103,11 +103,11 @@ def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str
     biases = graph.constant(np.concatenate([bias(each) for each in "qkv"]))
     projected = graph.apply("Add", _multiplied(graph, hidden, joined), biases)
     queries, keys, values = graph.split(projected, 3)
-    attention = graph.contrib("MultiHeadAttention", queries, keys, values, num_heads=weights.heads)
+    attention = graph.apply("MultiHeadAttention", queries, keys, values, num_heads=weights.heads)
     attention = _multiplied(graph, attention, matrix("ao", width, width))
     hidden = added(attention, "ao", hidden, "aln")
     forward = _multiplied(graph, hidden, matrix("fi", inner, width))
-    forward = graph.contrib("BiasGelu", forward, graph.constant(bias("fi", inner)))
+    forward = graph.apply("BiasGelu", forward, graph.constant(bias("fi", inner)))
     return added(_multiplied(graph, forward, matrix("fo", width, inner)), "fo", hidden, "oln")
 
 
@@ -118,7 +118,7 @@ def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> s
     scales = np.abs(matrix).max(axis=1) / np.float32(_LARGEST)
     scales[scales == 0] = 1
     rounded = np.rint(matrix / scales[:, None]).astype(np.int8)
-    return graph.contrib(
+    return graph.apply(
         "DynamicQuantizeMatMul",
         values,
         graph.constant(np.ascontiguousarray(rounded.T)),
@@ -131,10 +131,18 @@ def _norm(graph: OnnxGraph, weights: e5s1.E5S1, name: str) -> tuple[str, str]:
     return graph.constant(gain), graph.constant(bias)
 
 
+# --- ONNX files: a protobuf message of nodes and constants, encoded by hand
+#
+# Of protobuf only three kinds of fields are needed: whole numbers, float32 and length-prefixed
+# bytes. The package `onnx` would bring protobuf and 60 MB for them.
+
 FLOAT, INT32, INT64 = 1, 6, 7
 _KINDS = {"float32": FLOAT, "uint8": 2, "int8": 3, "int64": INT64, "float16": 10}
 _IR_VERSION, _OPSET = 9, 17
 _CONTRIB = "com.microsoft"  # operators that ONNX Runtime has beside the standard
+_CONTRIB_OPERATORS = frozenset(
+    "SkipLayerNormalization MultiHeadAttention BiasGelu DynamicQuantizeMatMul".split()
+)
 
 
 class OnnxGraph:
@@ -153,16 +161,13 @@ class OnnxGraph:
         return name
 
     def apply(self, operator: str, *inputs: str, **options: float) -> str:
-        """What an operator of the standard makes of values."""
-        return self._node(operator, inputs, 1, "", options)[0]
-
-    def contrib(self, operator: str, *inputs: str, **options: float) -> str:
-        """What one of ONNX Runtime's own operators makes of values."""
-        return self._node(operator, inputs, 1, _CONTRIB, options)[0]
+        """What an operator makes of values."""
+        return self._add(operator, inputs, [f"{operator}_{len(self._nodes)}"], options)[0]
 
     def split(self, values: str, parts: int) -> list[str]:
         """Values in so many equal parts of their last dimension."""
-        return self._node("Split", (values,), parts, "", {"axis": -1})
+        names = [f"Split_{len(self._nodes)}_{number}" for number in range(parts)]
+        return self._add("Split", (values,), names, {"axis": -1})
 
     def file(
         self, inputs: dict[str, int], outputs: dict[str, str], shape: tuple[str, ...] = ()
@@ -173,7 +178,7 @@ class OnnxGraph:
         dimensions that `shape` names.
         """
         for name, value in outputs.items():
-            self._nodes.append(_node("Identity", (value,), [name], "", {}))
+            self._add("Identity", (value,), [name], {})
         graph = _message(
             *((1, each) for each in self._nodes),
             (2, "graph"),
@@ -184,33 +189,19 @@ class OnnxGraph:
         operators = _message((1, ""), (2, _OPSET)), _message((1, _CONTRIB), (2, 1))
         return _message((1, _IR_VERSION), (7, graph), *((8, each) for each in operators))
 
-    def _node(
-        self,
-        operator: str,
-        inputs: tuple[str, ...],
-        outputs: int,
-        domain: str,
-        options: dict[str, float],
+    def _add(
+        self, operator: str, inputs: tuple[str, ...], outputs: list[str], options: dict[str, float]
     ) -> list[str]:
-        names = [f"{operator}_{len(self._nodes)}_{number}" for number in range(outputs)]
-        self._nodes.append(_node(operator, inputs, names, domain, options))
-        return names
-
-
-def _node(
-    operator: str,
-    inputs: tuple[str, ...],
-    outputs: list[str],
-    domain: str,
-    options: dict[str, float],
-) -> bytes:
-    return _message(
-        *((1, each) for each in inputs),
-        *((2, each) for each in outputs),
-        (4, operator),
-        *((5, _attribute(name, value)) for name, value in options.items()),
-        (7, domain),
-    )
+        self._nodes.append(
+            _message(
+                *((1, each) for each in inputs),
+                *((2, each) for each in outputs),
+                (4, operator),
+                *((5, _attribute(name, value)) for name, value in options.items()),
+                (7, _CONTRIB if operator in _CONTRIB_OPERATORS else ""),
+            )
+        )
+        return outputs
 
 
 def _attribute(name: str, value: float) -> bytes:

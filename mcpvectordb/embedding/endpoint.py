@@ -366,6 +366,8 @@ def _from_keyring(name: str) -> str:
         return ""
 
 
+# --- an embedder: OpenAI's `/embeddings`
+
 MOST_DIMENSIONS = 8192  # that sqlite-vec stores
 BYTES_PER_VALUE = 32  # of a float in JSON, with room for white space
 ENVELOPE_BYTES = 1 << 20
@@ -591,6 +593,8 @@ def _halves(text: str) -> list[str]:
     return [text[:cut], text[cut:]] if middle else []
 
 
+# --- a reranker: `/rerank` as Cohere, Jina, vLLM, llama.cpp and TEI have it
+
 LARGEST = 1e6  # score; NaN and infinity are not below it
 ECHO = 8  # times as many bytes as a passage has characters: a server may repeat it, escaped
 
@@ -655,6 +659,8 @@ def scores_by_index(answer: Any, count: int) -> list[float]:
         raise UnusableReply("a score is not a finite number")
     return [float(score) for score in scores]
 
+
+# --- adding an endpoint: it is described on this machine after a trial
 
 LONGEST_TIMEOUT = 3_600.0
 _TEXTS = ("Tea is steeped for three minutes.", "The budget of the year 2025 was approved.")

@@ -1,4 +1,4 @@
-"""Models on ONNX Runtime, loaded on first use after their digests are verified."""
+"""Embedders and rerankers on ONNX Runtime, loaded on first use after their digests are verified."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def spread(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
 
 
 class Reranker(OnnxModel):
-    """A reranker on ONNX Runtime: `Reranker(model, weights.locate(model, folder))`.
+    """A cross-encoder on ONNX Runtime, which reads a query and a passage together.
 
     Each pair is a separate run, so its score does not depend on other pairs and needs no padding.
     """

@@ -235,6 +235,12 @@ _READERS: Mapping[str, Callable[[Path], Tokenizer]] = {
 }
 
 
+# --- where tokens start, for tokenizers of the BERT family: words are looked up
+#
+# BERT never makes a token across white space or ASCII punctuation, so what stands between two of
+# these can be encoded on its own. Texts repeat their words: encoding each distinct one once and
+# looking up the others takes a fifth of the time of encoding the text. The offsets are the same.
+
 WORDS_WINDOW = 200_000  # characters that are divided into words at once, which bounds the memory
 # Longer runs of characters are cut, and of those beyond a word nothing is remembered: in other
 # scripts a paragraph may have no space.
