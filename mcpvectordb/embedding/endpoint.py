@@ -1,4 +1,4 @@
-"""Requests to a server that embeds or reranks: OpenAI's interface, as Ollama and others have it.
+"""Servers that embed or rerank: OpenAI's `/embeddings` and `/rerank`, as others have them.
 
 The user named the server's URL on this machine, so it may be a private one; no file and no MCP
 client can name another. Redirects are not followed, because the key and the texts are for that
@@ -22,18 +22,31 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, responses
 from importlib import import_module
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mcpvectordb import __version__
-from mcpvectordb.embedding.catalogue import Endpoint, Model
-from mcpvectordb.errors import EndpointFailed, Refused, quoted
+from mcpvectordb.config import Config
+from mcpvectordb.embedding import fingerprint, weights
+from mcpvectordb.embedding.add_model import USUAL_TOKENS, check_name
+from mcpvectordb.embedding.catalogue import SEARCH_PREFIX, Endpoint, Model, ModelKind
+from mcpvectordb.embedding.embedder import LARGEST_NORM, SMALLEST_NORM
+from mcpvectordb.embedding.onnx import MAX_PARTS
+from mcpvectordb.embedding.pooling import sigmoid
+from mcpvectordb.embedding.tokenizer import tokenizer_of
+from mcpvectordb.errors import EndpointFailed, InvalidInput, Refused, quoted
 from mcpvectordb.network.addresses import ParsedUrl, blocked, parse_url
 from mcpvectordb.network.connection import Deadline, request, resolved, system_resolver
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 KEYRING = "mcpvectordb"
 """The service under which keys are looked for in the keyring."""
@@ -351,3 +364,482 @@ def _from_keyring(name: str) -> str:
         return import_module("keyring").get_password(KEYRING, name) or ""
     except Exception:  # backends raise what they like; the caller says that there is no key
         return ""
+
+
+# --- an embedder: OpenAI's `/embeddings`
+
+MOST_DIMENSIONS = 8192  # that sqlite-vec stores
+BYTES_PER_VALUE = 32  # of a float in JSON, with room for white space
+ENVELOPE_BYTES = 1 << 20
+REQUEST_SECONDS = 1.5  # that a request should take; a query may have to wait for it
+HALVINGS = 3
+"""How often a text that the server rejects is halved; its vector is the mean of the parts'."""
+
+
+class EndpointEmbedder:
+    """An Embedder that asks a server: `EndpointEmbedder(model, model.digest)`.
+
+    Every request also has the text of the fingerprint in `digest`, so that no vector is used that
+    another model has made; "" accepts any.
+    """
+
+    def __init__(self, model: Model, digest: str, *, proxy: str = "") -> None:
+        self.model = model
+        self.name, self.digest, self.dimension = model.name, digest, model.dimension
+        self.vector_weight = model.vector_weight
+        self._client = EndpointClient(model, proxy=proxy)
+        self._endpoint = self._client.endpoint
+        self.batch = self._endpoint.batch_size - 1
+        """How many texts the next request should have, beside the one of the fingerprint."""
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """Return one unit vector per text, in their order; raises EndpointFailed.
+
+        The vector of a text above `max_tokens`, by the tokens of this package's vocabulary, or of
+        one that the server rejects, is the mean of the vectors of its parts.
+        """
+        import numpy as np
+
+        deadline = Deadline(self._endpoint.query_timeout) if query else None
+        prefix = self.model.query_prefix if query else self.model.document_prefix
+        distinct = list(dict.fromkeys(texts))
+        parts = {text: [prefix + part for part in self._parts(text, prefix)] for text in distinct}
+        inputs = [part for text in distinct for part in parts[text]]
+        vectors = iter(self._batches(inputs, deadline))
+        found = {text: _mean([next(vectors) for _ in parts[text]]) for text in distinct}
+        return np.array([found[text] for text in texts], np.float32).reshape(
+            len(texts), self.dimension
+        )
+
+    def trial(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return the vectors of texts as they are, of any dimension, in one request."""
+        return self._answered(texts, Deadline(self._endpoint.timeout), query=False)
+
+    def close(self) -> None:
+        """End the pauses between attempts of other threads."""
+        self._client.close()
+
+    def _parts(self, text: str, prefix: str) -> list[str]:
+        """The text in as few parts as `max_tokens` needs, at most MAX_PARTS of them."""
+        if 3 * (len(text) + len(prefix)) <= self.model.max_tokens:  # no character is more tokens
+            return [text]
+        counter = tokenizer_of()
+        room = max(16, self.model.max_tokens - counter.count(prefix) - 2)
+        starts = counter.token_starts(text)
+        seen = min(len(starts), MAX_PARTS * room)
+        count = max(1, -(-seen // room))
+        cuts = [int(starts[seen * part // count]) for part in range(1, count)]
+        end = int(starts[seen]) if seen < len(starts) else len(text)
+        return [text[a:b] for a, b in zip([0, *cuts], [*cuts, end], strict=True)]
+
+    def _batches(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:
+        """The vectors of all inputs; a slow server gets fewer texts at a time.
+
+        Many servers work on one request after the other, and a query would wait for a long one.
+        """
+        vectors: list[NDArray[Any]] = []
+        while len(vectors) < len(inputs):
+            began, texts = time.monotonic(), inputs[len(vectors) : len(vectors) + self.batch]
+            try:
+                vectors += self._vectors(texts, deadline)
+            finally:  # also when it took too long
+                fitting = len(texts) * REQUEST_SECONDS / max(1e-3, time.monotonic() - began)
+                self.batch = min(self._endpoint.batch_size - 1, max(1, int(fitting)))
+        return vectors
+
+    def _vectors(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:
+        """The vectors of a batch; a batch that the server rejects is halved, then its text is.
+
+        So the limits of a server on texts, tokens and bytes need not be known.
+        """
+        try:
+            return self._verified(inputs, deadline)
+        except InputRefused as error:
+            middle = len(inputs) // 2
+            if middle:
+                first = self._vectors(inputs[:middle], deadline)
+                return first + self._vectors(inputs[middle:], deadline)
+            try:
+                return [self._halved(inputs[0], deadline, HALVINGS, error)]
+            except InputRefused as last:
+                raise EndpointFailed(f"{last}, for the text {quoted(inputs[0])}") from None
+
+    def _halved(
+        self, text: str, deadline: Deadline | None, halvings: int, error: InputRefused
+    ) -> NDArray[Any]:
+        """The mean of the halves' vectors, for a text that the server rejected with this error."""
+        halves = _halves(text)
+        if not halvings or not halves:
+            raise error
+        vectors = []
+        for half in halves:
+            try:
+                vectors += self._verified([half], deadline)
+            except InputRefused as again:
+                vectors.append(self._halved(half, deadline, halvings - 1, again))
+        return _mean(vectors)
+
+    def _verified(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:
+        """The vectors of a request whose fingerprint is the expected one."""
+        query = deadline is not None
+        vectors = self._answered(
+            [fingerprint.TEXT, *inputs], deadline or Deadline(self._endpoint.timeout), query=query
+        )
+        if vectors.shape[1] != self.dimension:
+            raise self._client.failed(
+                f"gave vectors of {vectors.shape[1]} values, not {self.dimension}: another model "
+                f"answers there. {self._remedy}"
+            )
+        cosine = fingerprint.similarity(self.digest, vectors[0])
+        if self.digest and cosine < fingerprint.SAME:
+            raise self._client.failed(
+                "no longer gives the vectors that the file was embedded with (a fixed text has a "
+                f"cosine of {cosine:.2f} to what it was): another model answers there. "
+                f"{self._remedy}"
+            )
+        return list(vectors[1:])
+
+    @property
+    def _remedy(self) -> str:
+        return (
+            f"Serve the former model again, or run `mcpvectordb model add-endpoint {self.name}` "
+            f"anew and then `mcpvectordb model use {self.name}` to embed the file again"
+        )
+
+    def _answered(
+        self, inputs: Sequence[str], deadline: Deadline, *, query: bool
+    ) -> NDArray[np.float64]:
+        """One unit vector per input, in their order, checked."""
+        body: dict[str, Any] = {"model": self._endpoint.model, "input": list(inputs)}
+        if self._endpoint.dimensions:
+            body["dimensions"] = self._endpoint.dimensions
+        most = ENVELOPE_BYTES + len(inputs) * MOST_DIMENSIONS * BYTES_PER_VALUE
+        answer = self._client.post("embeddings", body, deadline, most=most, query=query)
+        try:
+            return unit_vectors(answer, len(inputs))
+        except UnusableReply as error:
+            raise self._client.failed(f"gave an unusable answer: {error}") from None
+
+
+class UnusableReply(ValueError):
+    """A reply that is JSON, but not what was asked for."""
+
+
+def unit_vectors(answer: Any, count: int) -> NDArray[np.float64]:
+    """Return the unit vectors of a reply, one for each of `count` texts; raises UnusableReply."""
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    return _unit([_values(row) for row in _ordered(rows, count)])
+
+
+def _ordered(rows: Any, count: int) -> list[Any]:
+    """The rows in the order of the inputs: by their `index`, where they have one."""
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UnusableReply("it has no list `data` of objects")
+    if len(rows) != count:
+        raise UnusableReply(f"it has {len(rows)} embeddings for {count} texts")
+    places = [row.get("index", place) for place, row in enumerate(rows)]
+    by_place = {place: row for place, row in zip(places, rows, strict=True) if type(place) is int}
+    if by_place.keys() != set(range(count)):
+        raise UnusableReply(f"the values of `index` are not 0 to {count - 1}")
+    return [by_place[place] for place in range(count)]
+
+
+def _values(row: dict[str, Any]) -> NDArray[Any]:
+    """The values of an embedding: numbers, or base64 of little-endian float32."""
+    import numpy as np
+
+    given = row.get("embedding")
+    try:
+        if isinstance(given, str):
+            return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
+        values = np.asarray(given, np.float64)
+    except (binascii.Error, TypeError, ValueError, OverflowError):
+        raise UnusableReply("an `embedding` is neither a list of numbers nor base64") from None
+    if values.ndim != 1 or not values.size:
+        raise UnusableReply(f"an `embedding` has the shape {values.shape}, not one row of numbers")
+    return values
+
+
+def _unit(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    import numpy as np
+
+    sizes = {row.size for row in rows}
+    if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
+        found = " and ".join(f"{size:,}" for size in sorted(sizes))
+        raise UnusableReply(f"its embeddings have {found} values")
+    vectors = np.array(rows, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not ((norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)).all():  # NaN is neither
+        raise UnusableReply("an `embedding` is zero, infinite or not a number")
+    units: NDArray[np.float64] = vectors / norms
+    return units
+
+
+def _mean(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """The direction of the mean of unit vectors; of opposite ones that of the first."""
+    import numpy as np
+
+    mean = np.mean(vectors, axis=0)
+    norm = np.linalg.norm(mean)
+    return vectors[0] if norm < SMALLEST_NORM else mean / norm
+
+
+def _halves(text: str) -> list[str]:
+    """A text in two parts, cut at white space near its middle; none if it is too short."""
+    middle = len(text) // 2
+    space = max(text.rfind(mark, middle // 2, middle) for mark in " \n\t")
+    cut = space if space > 0 else middle
+    return [text[:cut], text[cut:]] if middle else []
+
+
+# --- a reranker: `/rerank` as Cohere, Jina, vLLM, llama.cpp and TEI have it
+
+LARGEST = 1e6  # score; NaN and infinity are not below it
+ECHO = 8  # times as many bytes as a passage has characters: a server may repeat it, escaped
+
+
+class EndpointReranker:
+    """Scores passages by asking a server, in one request: `EndpointReranker(model)`.
+
+    Cohere and Jina call the passages `documents` and answer with `results` of `relevance_score`;
+    TEI calls them `texts` and answers with a list of `score`. llama.cpp's scores are logits.
+    """
+
+    def __init__(self, model: Model, *, proxy: str = "") -> None:
+        self.name = model.name
+        self._client = EndpointClient(model, proxy=proxy)
+        self._endpoint = self._client.endpoint
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return how well each passage answers the query, 0 to 1; raises EndpointFailed."""
+        found = self.raw_scores(query, passages, Deadline(self._endpoint.query_timeout))
+        if self._endpoint.logits:
+            return [sigmoid(score) for score in found]
+        if not all(0 <= score <= 1 for score in found):
+            raise self._client.failed(
+                "gave scores that are not 0 to 1, as they were when it was added; add it again"
+            )
+        return found
+
+    def raw_scores(self, query: str, passages: Sequence[str], deadline: Deadline) -> list[float]:
+        """Return what the server answers, in the order of the passages."""
+        body: dict[str, Any] = {"query": query, self._endpoint.passages: list(passages)}
+        if self._endpoint.passages == "texts":
+            body["truncate"] = True
+        else:
+            body["model"] = self._endpoint.model
+        most = ENVELOPE_BYTES + ECHO * sum(map(len, passages))
+        answer = self._client.post("rerank", body, deadline, most=most, query=True)
+        try:
+            return scores_by_index(answer, len(passages))
+        except UnusableReply as error:
+            raise self._client.failed(f"gave an unusable answer: {error}") from None
+
+    def close(self) -> None:
+        """End the pauses between attempts of other threads."""
+        self._client.close()
+
+
+def scores_by_index(answer: Any, count: int) -> list[float]:
+    """Return the scores of a reply in the order of `count` passages; raises UnusableReply."""
+    if isinstance(answer, dict):
+        answer = answer.get("results", answer.get("data"))
+    if not isinstance(answer, list) or not all(isinstance(row, dict) for row in answer):
+        raise UnusableReply("it has no list of results")
+    found = {
+        row["index"]: row.get("relevance_score", row.get("score"))
+        for row in answer
+        if type(row.get("index")) is int
+    }
+    if len(answer) != count or found.keys() != set(range(count)):
+        raise UnusableReply(f"its results are not one for each of {count} passages")
+    scores = [found[place] for place in range(count)]
+    if not all(type(score) in (int, float) and abs(score) <= LARGEST for score in scores):
+        raise UnusableReply("a score is not a finite number")
+    return [float(score) for score in scores]
+
+
+# --- adding an endpoint: it is described on this machine after a trial
+
+LONGEST_TIMEOUT = 3_600.0
+_TEXTS = ("Tea is steeped for three minutes.", "The budget of the year 2025 was approved.")
+_QUESTION = "How long does tea steep?"
+# What models were trained to see in front of a query and a passage, by the beginning of the name
+# that servers give them, without a namespace; the longer beginning comes first.
+PREFIXES = (
+    ("nomic-embed-text", "search_query: ", "search_document: "),
+    ("text-embedding-nomic-embed-text", "search_query: ", "search_document: "),
+    ("multilingual-e5", "query: ", "passage: "),
+    ("snowflake-arctic-embed2", "query: ", ""),
+    ("snowflake-arctic-embed-l-v2", "query: ", ""),
+    ("snowflake-arctic-embed-m-v2", "query: ", ""),
+    ("snowflake-arctic-embed", SEARCH_PREFIX, ""),
+    ("mxbai-embed-large", SEARCH_PREFIX, ""),
+    ("bge-small-en", SEARCH_PREFIX, ""),
+    ("bge-base-en", SEARCH_PREFIX, ""),
+    ("bge-large-en", SEARCH_PREFIX, ""),
+    ("embeddinggemma", "task: search result | query: ", "title: none | text: "),
+)
+
+
+def add_endpoint(
+    name: str,
+    *,
+    url: str,
+    model: str,
+    kind: ModelKind = "embedder",
+    key_variable: str = "",
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
+    max_tokens: int = USUAL_TOKENS,
+    dimensions: int | None = None,
+    batch_size: int = 32,
+    timeout: float = 120.0,
+    query_timeout: float = 5.0,
+    config: Config | None = None,
+) -> Model:
+    """Try a server's `/embeddings` or `/rerank`, and keep its description under a name.
+
+    The name is then one for `Config(model=...)`, `Database.use_model` and, of a reranker,
+    `Config(reranker=...)`. An endpoint that has the name already is replaced.
+
+    url              the server's URL up to the route, such as http://localhost:11434/v1; http only
+                     for this machine and private networks
+    model            what the server calls the model
+    key_variable     the environment variable that has the key, or its entry in the keyring under
+                     the service mcpvectordb; the key itself is kept nowhere
+    query_prefix     text in front of queries, and document_prefix in front of passages; without
+                     them those that the model is known to need
+    max_tokens       the longest text of the model; longer ones are sent in parts
+    dimensions       values per vector to ask for, of models that can give fewer
+    batch_size       most texts in a request
+    timeout          seconds for a request with passages, retries included
+    query_timeout    seconds for a query; words alone find what there is then
+    """
+    config = config or Config()
+    folder = config.models_folder()
+    check_name(name, folder, replaced=_is_endpoint)
+    if kind not in ("embedder", "reranker"):
+        raise InvalidInput(f"kind must be embedder or reranker, not {kind!r}")
+    _check_variable(key_variable)
+    for given, value, least, most in (
+        ("max_tokens", max_tokens, 32, 1_000_000),
+        ("dimensions", 1 if dimensions is None else dimensions, 1, 8192),
+        ("batch_size", batch_size, 2, 2_048),
+    ):
+        if not least <= value <= most:
+            raise InvalidInput(f"{given} must be {least} to {most}, not {value}")
+    for given, seconds in (("timeout", timeout), ("query_timeout", query_timeout)):
+        if not 0 < seconds <= LONGEST_TIMEOUT:
+            raise InvalidInput(f"{given} must be above 0 and at most 3600 seconds, not {seconds}")
+    server = Endpoint(
+        url=_base(url, "rerank" if kind == "reranker" else "embeddings"),
+        model=model,
+        key_variable=key_variable,
+        dimensions=dimensions,
+        batch_size=batch_size,
+        timeout=timeout,
+        query_timeout=query_timeout,
+    )
+    known = _known_prefixes(model)
+    described = Model(
+        name=name,
+        dimension=1,
+        max_tokens=max_tokens,
+        files={},
+        query_prefix=known[0] if query_prefix is None else query_prefix,
+        document_prefix=known[1] if document_prefix is None else document_prefix,
+        kind=kind,
+        endpoint=server,
+    )
+    try_out = _tried_reranker if kind == "reranker" else _tried_embedder
+    tried = try_out(described, server, config.proxy)
+    with weights.adding(folder, name) as made:
+        weights.describe(tried, made)
+    return tried
+
+
+def _check_variable(name: str) -> None:
+    if name and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name):
+        # It is not repeated: somebody may have given the key itself.
+        raise InvalidInput(
+            "key_variable is the name of an environment variable, such as OPENAI_API_KEY, never "
+            "the key itself"
+        )
+    if name.startswith(Config.ENV_PREFIX):
+        raise InvalidInput(
+            f"variables that begin with {Config.ENV_PREFIX} are settings; name the key's "
+            "variable differently"
+        )
+
+
+def _base(url: str, route: str) -> str:
+    """The URL without the route; InvalidInput if there is anything in it that could be a secret."""
+    try:
+        parse_url(url)
+    except Refused as error:
+        if "@" in url:  # what stands before it is not repeated
+            raise InvalidInput(
+                "the URL of an endpoint has no user and password; name the key's variable instead"
+            ) from None
+        raise InvalidInput(str(error)) from None
+    if "?" in url or "#" in url:
+        raise InvalidInput(
+            f"the URL of an endpoint has nothing after its path: {re.split('[?#]', url)[0]}"
+        )
+    return url.rstrip("/").removesuffix(f"/{route}")
+
+
+def _known_prefixes(model: str) -> tuple[str, str]:
+    family = model.rpartition("/")[2].lower()
+    return next(
+        ((query, passage) for start, query, passage in PREFIXES if family.startswith(start)),
+        ("", ""),
+    )
+
+
+def _tried_embedder(model: Model, server: Endpoint, proxy: str) -> Model:
+    """The model with its dimension and fingerprint, after a trial of texts alone and together."""
+    embedder = EndpointEmbedder(model, "", proxy=proxy)
+    together = embedder.trial([fingerprint.TEXT, *_TEXTS])
+    alone = [embedder.trial([text])[0] for text in _TEXTS]
+    dimension = together.shape[1]
+    if server.dimensions not in (None, dimension):
+        raise InvalidInput(
+            f"{server.url} was asked for vectors of {server.dimensions} values and gave "
+            f"{dimension}: {server.model} has no others, or the server does not pass that on"
+        )
+    for row, single in zip(together[1:], alone, strict=True):
+        if row.shape != single.shape or row @ single < fingerprint.SAME:
+            raise InvalidInput(
+                f"{server.url} gives a text another vector alone than among others (their cosine "
+                f"is below {fingerprint.SAME}), so that nothing would be found again by it"
+            )
+    server = replace(server, fingerprint=fingerprint.of(together[0]))
+    return replace(model, dimension=dimension, endpoint=server)
+
+
+def _tried_reranker(model: Model, server: Endpoint, proxy: str) -> Model:
+    """The model with the dialect of its server, after a trial of a passage against another."""
+    try:
+        found = _ranked(model, server, proxy)
+    except InputRefused:
+        server = replace(server, passages="texts")
+        found = _ranked(model, server, proxy)
+    if found[0] <= found[1]:
+        raise InvalidInput(
+            f"{server.url} does not rank: to {quoted(_QUESTION)} it prefers {quoted(_TEXTS[1])}"
+        )
+    logits = not all(0 <= score <= 1 for score in found)
+    return replace(model, endpoint=replace(server, logits=logits))
+
+
+def _ranked(model: Model, server: Endpoint, proxy: str) -> list[float]:
+    reranker = EndpointReranker(replace(model, endpoint=server), proxy=proxy)
+    return reranker.raw_scores(_QUESTION, _TEXTS, Deadline(server.timeout))
+
+
+def _is_endpoint(folder: Path) -> bool:
+    """Whether the folder of an added model has the description of an endpoint only."""
+    return [path.name for path in folder.iterdir()] == [weights.DESCRIPTION]

@@ -1,7 +1,8 @@
-"""Models on ONNX Runtime, loaded on first use after their digests are verified."""
+"""Embedders and rerankers on ONNX Runtime, loaded on first use after their digests are verified."""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections import deque
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcpvectordb.embedding import pooling
 from mcpvectordb.embedding.catalogue import Model, ModelKind
 from mcpvectordb.embedding.graph_cache import GraphCache
+from mcpvectordb.embedding.pooling import sigmoid
 from mcpvectordb.embedding.tokenizer import TokenPipeline, tokenizer_of
 from mcpvectordb.embedding.weights import verify
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
@@ -281,3 +283,33 @@ def spread(work: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
         return done + [each.result() for each in queued]
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class Reranker(OnnxModel):
+    """A cross-encoder on ONNX Runtime, which reads a query and a passage together.
+
+    Each pair is a separate run, so its score does not depend on other pairs and needs no padding.
+    """
+
+    kind = "reranker"
+
+    def logits(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return the logit per passage, higher is better; long passages are truncated."""
+        # The longest first, so that all threads end at about the same time.
+        distinct = sorted(set(passages), key=len, reverse=True)
+        found = spread(lambda passage: self._logit(query, passage), distinct, self.threads)
+        by_passage = dict(zip(distinct, found, strict=True))
+        return [by_passage[passage] for passage in passages]
+
+    def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return how well each passage answers the query, 0 to 1."""
+        return [sigmoid(logit) for logit in self.logits(query, passages)]
+
+    def _logit(self, query: str, passage: str) -> float:
+        output = self.run(*self.tokens.encode_pair(query, passage, self.max_tokens))
+        logit = float(output.reshape(-1)[0])
+        if output.size != 1 or not math.isfinite(logit):
+            raise EmbeddingFailed(
+                f"{self.name} gave {output.reshape(-1)[:4]} instead of one finite number for a pair"
+            )
+        return logit

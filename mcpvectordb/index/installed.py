@@ -41,7 +41,7 @@ def load(config: Config, fixed: ModelRow) -> Embedder:
     """The embedder for the model of a file; raises ModelError."""
     spec, files = locate(config, fixed)
     if spec.endpoint:
-        from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
+        from mcpvectordb.embedding.endpoint import EndpointEmbedder
 
         return EndpointEmbedder(spec, fixed.digest, proxy=config.proxy)
     if spec.static:

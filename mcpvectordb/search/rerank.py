@@ -14,8 +14,8 @@ from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
     from mcpvectordb.embedding.catalogue import Model
-    from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
-    from mcpvectordb.embedding.reranker import Reranker
+    from mcpvectordb.embedding.endpoint import EndpointReranker
+    from mcpvectordb.embedding.onnx import Reranker
 
 
 class CachedReranker:
@@ -86,20 +86,20 @@ class CachedReranker:
 
     def _model(self) -> Model:
         from mcpvectordb.embedding import weights
-        from mcpvectordb.embedding.reranker import DEFAULT
+        from mcpvectordb.embedding.catalogue import RERANKER
 
-        model = weights.find(self._config.reranker or DEFAULT, self._config.models_folder())
+        model = weights.find(self._config.reranker or RERANKER, self._config.models_folder())
         if model.kind != "reranker":
             raise ModelMissing(f"{model.name}, which MCPVECTORDB_RERANKER names, is no reranker")
         return model
 
     def _reranker(self, model: Model) -> Reranker | EndpointReranker:
         from mcpvectordb.embedding import weights
-        from mcpvectordb.embedding.reranker import Reranker
+        from mcpvectordb.embedding.onnx import Reranker
 
         with self._lock:
             if self._loaded is None and model.endpoint:
-                from mcpvectordb.embedding.endpoint_reranker import EndpointReranker
+                from mcpvectordb.embedding.endpoint import EndpointReranker
 
                 self._loaded = EndpointReranker(model, proxy=self._config.proxy)
             elif self._loaded is None:

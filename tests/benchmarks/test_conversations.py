@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from benchmarks import conversations
-from benchmarks.__main__ import main
-from mcpvectordb import InvalidInput
 
 SESSIONS = [
     (
@@ -69,23 +67,6 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def test_turns_have_their_date_speaker_and_picture(data: Path) -> None:
-    [talk] = conversations.load(data)
-    assert talk.name == "conv-1" and len(talk.turns) == 7
-    assert talk.turns[0] == conversations.Turn(
-        "D1:1",
-        "1:56 pm on 8 May, 2023, Ann: I have adopted a dog from the shelter, her name is Luna. "
-        "[picture: a brown dog]",
-    )
-    assert talk.turns[-1].id == "D3:2"
-
-
-def test_questions_without_evidence_are_left_out_and_joined_ids_are_read(data: Path) -> None:
-    [talk] = conversations.load(data)
-    assert len(talk.questions) == 5
-    assert talk.questions[3].evidence == {"D1:3", "D3:2"}
-
-
 def test_the_evidence_is_found_again(data: Path, tmp_path: Path) -> None:
     outcomes = {
         each.category: each
@@ -102,16 +83,3 @@ def test_the_evidence_is_found_again(data: Path, tmp_path: Path) -> None:
     assert every.questions == 4
     assert every.recall[-1] == 1.0 and every.mrr > 0.6
     assert list(every.recall) == sorted(every.recall)
-
-
-def test_the_command_prints_a_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["memory", "--data", str(data)])
-    assert "recall@10" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("content", ["", "{}x", '[{"qa": []}]', "[1]", "7"])
-def test_another_layout_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "other.json"
-    path.write_text(content)
-    with pytest.raises(InvalidInput, match="LoCoMo"):
-        conversations.load(path)

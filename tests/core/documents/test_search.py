@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Chunk, Config, Database, Results
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.reranker import DEFAULT
+from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
 from mcpvectordb.search.snippets import snippet
 from tests.support import Letters, search_documents
 
 needs_quality = pytest.mark.skipif(
-    not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")),
+    not weights.installed(CATALOGUE[RERANKER], Path("nowhere")),
     reason="the extra quality is not installed",
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from mcpvectordb import Config, EndpointFailed, InvalidInput, ModelDamaged, add_endpoint
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.add_endpoint import PREFIXES
+from mcpvectordb.embedding.endpoint import PREFIXES
 from tests.support import Letters
 from tests.support_endpoint import EndpointServer, Mirrored, added, says, serving
 

@@ -19,8 +19,7 @@ import pytest
 from mcpvectordb import EndpointFailed
 from mcpvectordb.embedding import endpoint
 from mcpvectordb.embedding.catalogue import Model
-from mcpvectordb.embedding.endpoint import EndpointClient
-from mcpvectordb.embedding.endpoint_embedder import EndpointEmbedder
+from mcpvectordb.embedding.endpoint import EndpointClient, EndpointEmbedder
 from tests.support_endpoint import (
     EndpointHandler,
     EndpointServer,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 
 from mcpvectordb import EndpointFailed
-from mcpvectordb.embedding import endpoint_embedder, fingerprint
+from mcpvectordb.embedding import endpoint, fingerprint
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import checked
-from mcpvectordb.embedding.endpoint_embedder import (
+from mcpvectordb.embedding.endpoint import (
     EndpointEmbedder,
     UnusableReply,
     unit_vectors,
@@ -149,10 +149,10 @@ def test_a_slow_server_gets_fewer_texts_at_a_time(
 ) -> None:
     texts = [f"text {n}" for n in range(40)]
     using = embedder(model)
-    monkeypatch.setattr(endpoint_embedder, "REQUEST_SECONDS", 0.0)
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 0.0)
     assert using.embed(texts) == pytest.approx(unit(texts), abs=1e-6)
     assert [len(each) for each in server.texts()] == [31] + [1] * 9 and using.batch == 1
-    monkeypatch.setattr(endpoint_embedder, "REQUEST_SECONDS", 1e6)
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 1e6)
     using.embed(texts)
     assert using.batch == 31
 

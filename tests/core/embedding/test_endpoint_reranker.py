@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 
 from mcpvectordb import Config, EndpointFailed
-from mcpvectordb.embedding.endpoint_embedder import UnusableReply
-from mcpvectordb.embedding.endpoint_reranker import EndpointReranker, scores_by_index
+from mcpvectordb.embedding.endpoint import EndpointReranker, UnusableReply, scores_by_index
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 from tests.support_endpoint import EndpointServer, added, json_values, says, serving

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Condition, Config, Database, Entry, InvalidInput, Scores
-from mcpvectordb.embedding import reranker
+from mcpvectordb.embedding import catalogue
 from mcpvectordb.memories.search import PARSERS, MemoryQuestion, excerpt
 from mcpvectordb.search import fusion, ranker
 from mcpvectordb.search.ranker import Ranking
@@ -309,7 +309,7 @@ def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
     berlin: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = berlin.memories.search("Berlin", mode="text")
-    monkeypatch.setattr(reranker, "DEFAULT", "a model that nobody has")
+    monkeypatch.setattr(catalogue, "RERANKER", "a model that nobody has")
     results = berlin.memories.search("Berlin", mode="text", rerank=True)
     assert [hit.item.id for hit in results] == [hit.item.id for hit in before]
     assert "a model that nobody has" in results.reasons["rerank"] and results.legs == ("text",)

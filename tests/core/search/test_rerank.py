@@ -9,8 +9,8 @@ import pytest
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.reranker import DEFAULT, Reranker
+from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
+from mcpvectordb.embedding.onnx import Reranker
 from mcpvectordb.search.rerank import CachedReranker
 from mcpvectordb.storage.cache import Cache
 
@@ -23,7 +23,7 @@ PASSAGES = [
 
 @pytest.fixture
 def reranking(path: Path) -> Iterator[CachedReranker]:
-    if not weights.installed(CATALOGUE[DEFAULT], Path("nowhere")):
+    if not weights.installed(CATALOGUE[RERANKER], Path("nowhere")):
         pytest.skip("the extra quality is not installed")
     made = CachedReranker(Config(), Cache())
     yield made

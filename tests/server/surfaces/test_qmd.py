@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.reranker import DEFAULT
+from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
 from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surfaces import qmd
 from mcpvectordb_server.surfaces.qmd import SURFACE
@@ -23,7 +22,7 @@ from tests.server.clients import VERSIONS, ask, exchange, service, talk, valid
 from tests.support import Letters, search_documents
 
 SEARCHES = ("search", "vsearch", "query")
-QUALITY = weights.installed(CATALOGUE[DEFAULT], Path("nowhere"))
+QUALITY = weights.installed(CATALOGUE[RERANKER], Path("nowhere"))
 NOTES = {
     "tea.md": "# Green tea\n\nWater at 80 degrees.\nPour it over the leaves.\nWait for two "
     "minutes.\nDrink.\n",

@@ -10,7 +10,7 @@ from docx.document import Document
 from docx.oxml import parse_xml
 from docx.table import Table
 
-from mcpvectordb.errors import NoText, ParseFailed
+from mcpvectordb.errors import ParseFailed
 from tests.support_formats import bomb, read, with_member, zipped
 
 PNG = pymupdf.Pixmap(pymupdf.csRGB, (0, 0, 4, 4), False).tobytes("png")
@@ -134,11 +134,6 @@ def test_footnotes_are_at_the_end() -> None:
     )
     raw = with_member(raw, "word/_rels/document.xml.rels", relations.encode())
     assert read(raw, "a.docx").text == "Text[^2]\n\n[^2]: A note.\n"
-
-
-def test_an_empty_document_has_no_text() -> None:
-    with pytest.raises(NoText, match=r"^No text found in a\.docx"):
-        read(saved(docx.Document()), "a.docx")
 
 
 def test_entities_are_not_expanded() -> None:

@@ -3,8 +3,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats.markup import parse
@@ -244,17 +242,6 @@ def test_a_truncated_file_keeps_its_text(name: str, raw: str, text: str) -> None
 @pytest.mark.parametrize("name", ["a.tex", "a.rst", "a.org"])
 def test_a_file_without_title_and_heading_is_named_after_itself(name: str) -> None:
     assert read("just words\n", name).title == name
-
-
-def test_latex_is_recognised_by_its_first_command() -> None:
-    assert read(PAPER, "paper.unknown").title == "On Apples"
-
-
-@pytest.mark.parametrize("name", ["a.tex", "a.rst", "a.org"])
-@given(text=st.text("\\{}[]$%&~_ abegindtmsc\n:.`=-*|>+#", max_size=80))
-def test_arbitrary_text_gives_text_or_an_ingest_error(name: str, text: str) -> None:
-    with suppress(IngestError):
-        parse(source(text, name))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb.errors import NoText, ParseFailed
+from mcpvectordb.errors import ParseFailed
 from tests.support_formats import read
 
 
@@ -95,10 +95,3 @@ def test_invalid_cells_are_ignored() -> None:
         code("x", {"data": 3}, {"text": 7}),
     )
     assert read(raw, "a.ipynb").text == "words\n\n```python\nx\n```\n"
-
-
-def test_truncated_and_empty_notebooks_fail_clearly() -> None:
-    with pytest.raises(ParseFailed, match=r"a\.ipynb is not valid JSON"):
-        read(notebook(text("words"))[:40], "a.ipynb")
-    with pytest.raises(NoText, match=r"a\.ipynb"):
-        read(notebook(text("")), "a.ipynb")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpvectordb.errors import NoText, ParseFailed
+from mcpvectordb.errors import ParseFailed
 from tests.support_formats import page, read, zipped
 
 SPACES = " ".join(
@@ -87,11 +87,6 @@ def test_an_encrypted_document_is_reported_as_such() -> None:
 def test_a_document_without_content_fails_clearly() -> None:
     with pytest.raises(ParseFailed, match=r"a\.odt is damaged: its part content\.xml is missing"):
         read(zipped({"mimetype": "application/vnd.oasis.opendocument.text"}), "a.odt")
-
-
-def test_an_empty_document_has_no_text() -> None:
-    with pytest.raises(NoText, match=r"a\.odt"):
-        read(odf("text", "<office:text/>"), "a.odt")
 
 
 def test_a_million_repeated_cells_are_not_written_out() -> None:

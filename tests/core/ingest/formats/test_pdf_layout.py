@@ -148,7 +148,6 @@ def test_a_word_that_is_hyphenated_at_the_end_of_a_page_is_joined_there() -> Non
     assert parsed.pages == (0, parsed.text.index("word,"))
 
 
-Piece = tuple[float, float, str, int, int]
 pieces = st.lists(
     st.tuples(
         st.floats(20, 550),

@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mcpvectordb.errors import IngestError, NoText, ParseFailed
-from mcpvectordb.ingest.formats.xml import parse
-from tests.support_formats import read, source
+from mcpvectordb.errors import ParseFailed
+from tests.support_formats import read
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 
@@ -117,14 +112,3 @@ def test_deep_nesting_fails_clearly() -> None:
 def test_xml_that_is_not_well_formed_fails_clearly(raw: str) -> None:
     with pytest.raises(ParseFailed, match=r"^a\.xml is not well-formed XML"):
         read(raw, "a.xml")
-
-
-def test_a_document_without_text_raises_no_text() -> None:
-    with pytest.raises(NoText, match=r"a\.xml"):
-        read(HEAD + "<a><b/></a>", "a.xml")
-
-
-@given(st.text("<>/ab =\"'&;[]!", max_size=60))
-def test_arbitrary_text_gives_text_or_an_ingest_error(text: str) -> None:
-    with suppress(IngestError):
-        parse(source(text, "a.xml"))

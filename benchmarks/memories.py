@@ -206,7 +206,7 @@ def _verdict(value: float, target: float) -> str:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks contexts", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks memories", description=__doc__)
     parser.add_argument(
         "--sizes",
         type=int,
