@@ -13,8 +13,9 @@ try:
 except ImportError:  # there is no wheel for every system
     simsimd = None  # type: ignore[assignment]
 
+from mcpvectordb.storage.lazy import np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 BLOCK = 512  # rows that are widened at once: they fit into the processor's cache
@@ -25,16 +26,12 @@ def products(query: NDArray[np.int8], rows: NDArray[np.int8]) -> NDArray[np.floa
     """The dot product of each row with the query, exactly."""
     if simsimd is None or not len(rows):
         return widened(query, rows)
-    import numpy as np
-
     found: NDArray[np.float64] = np.asarray(simsimd.cdist(query[None, :], rows, metric="dot"))[0]
     return found
 
 
 def widened(query: NDArray[np.int8], rows: NDArray[np.int8]) -> NDArray[np.float64]:
     """The same by numpy: some rows at a time in float32, as many components as it can add."""
-    import numpy as np
-
     found = np.zeros(len(rows))
     for start in range(0, len(query), EXACT):
         part = slice(start, start + EXACT)

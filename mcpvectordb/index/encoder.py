@@ -36,10 +36,10 @@ from mcpvectordb.ingest.span import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mcpvectordb.embedding.tokenizer import TokenPipeline
@@ -469,8 +469,6 @@ class Encoder:
 
     def embeddings(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """The embeddings of texts by the active model, a row for each; raises ModelError."""
-        import numpy as np
-
         if isinstance(texts, str):
             raise InvalidInput("texts must be a list of strings, not one string")
         self.ensure_model()

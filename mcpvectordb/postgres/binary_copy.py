@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcpvectordb.postgres.values import to_json, to_text
+from mcpvectordb.storage.lazy import np
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -52,8 +53,6 @@ def json_text(value: str) -> bytes:
 
 def vector(value: bytes) -> bytes:
     """A vector, from float32 as the file has it."""
-    import numpy as np
-
     numbers = np.frombuffer(value, "<f4")
     return _VECTOR.pack(4 + len(value), len(numbers), 0) + numbers.astype(">f4").tobytes()
 

@@ -26,6 +26,7 @@ from mcpvectordb.postgres.differences import Changed, Differences, State, digest
 from mcpvectordb.postgres.origins import Origin, OriginChoice
 from mcpvectordb.postgres.values import from_text, to_text
 from mcpvectordb.postgres.words import Tokenizer
+from mcpvectordb.storage.lazy import np
 
 PASSAGES, ITEMS = 512, 256  # at most in one transaction, except for a longer document
 MOST_NUMBERS = 16_000  # of a vector of pgvector
@@ -408,8 +409,6 @@ _VECTOR = "v.key, v.store, v.dimension, v.namespace, v.id, v.metadata, v.stamp"
 
 def _numbers(raw: bytes, dimension: int) -> tuple[bytes | None, bytes | None]:
     """The float32 numbers of a vector, if PostgreSQL can have them; its own, unless they are it."""
-    import numpy as np
-
     single = len(raw) == 4 * dimension
     with np.errstate(over="ignore"):
         near = np.frombuffer(raw, "<f4" if single else "<f8").astype("<f4")
