@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.merge.copies import MergedFile
-    from mcpvectordb.postgres.parts import PostgresEngine
+    from mcpvectordb.postgres.engine import PostgresEngine
     from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
@@ -83,7 +83,7 @@ class Database(JointShelves):
             from mcpvectordb.postgres import require_driver
 
             require_driver()
-            from mcpvectordb.postgres.parts import PostgresEngine
+            from mcpvectordb.postgres.engine import PostgresEngine
 
             return PostgresEngine(path, self.config.read_timeout, self._tuning)
         return FileEngine(path, self.config, self._tuning)

@@ -33,7 +33,7 @@ from mcpvectordb.index.keyword import TITLE_WEIGHT
 from mcpvectordb.postgres import origins, publish
 from mcpvectordb.postgres.connection import Server
 from mcpvectordb.postgres.differences import differences
-from mcpvectordb.postgres.publication import PASSAGES, DocumentsToPublish, Publication
+from mcpvectordb.postgres.publish import PASSAGES, DocumentsToPublish, Publication
 from mcpvectordb.postgres.values import from_text
 from mcpvectordb.postgres.words import Tokenizer, stored_term
 from tests.support import Letters, scaled
