@@ -324,14 +324,7 @@ class Database(JointShelves):
     def _side(self) -> MergedFile:
         from mcpvectordb.merge.copies import MergedFile
 
-        return MergedFile(
-            self._file,
-            self._history,
-            self._versioned,
-            self._indexes,
-            self._encoder,
-            self._vector_store,
-        )
+        return MergedFile(self._store, self._versioned, self._vector_store)
 
     @property
     def _versioned(self) -> tuple[VersionedShelf, ...]:
@@ -448,12 +441,9 @@ class Database(JointShelves):
 
         self._file.require_file("publishing")
         require_driver()
-        from mcpvectordb.postgres.publish import FileToPublish, publish
+        from mcpvectordb.postgres.publish import publish
 
-        source = FileToPublish(
-            self._file, *self._indexes, self.config.busy_timeout, self._tuning.engine_rows
-        )
-        return publish(source, url, origin=origin, libraries=libraries, progress=progress)
+        return publish(self._store, url, origin=origin, libraries=libraries, progress=progress)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

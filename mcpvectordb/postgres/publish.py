@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.search.why_empty import unknown_name
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
+from mcpvectordb.store import OpenStore
 
 PASSAGES, ITEMS = 512, 256  # at most in one transaction, except for a longer document
 MOST_NUMBERS = 16_000  # of a vector of pgvector
@@ -578,22 +579,8 @@ VACUUM = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FileToPublish:
-    """The parts of an open file that publishing needs.
-
-    `wait` are seconds for another publisher, `exact_rows` embeddings that need no graph.
-    """
-
-    file: File
-    documents: ChunkIndex
-    memories: ChunkIndex
-    wait: float
-    exact_rows: int
-
-
 def publish(
-    source: FileToPublish,
+    store: OpenStore,
     url: str,
     *,
     origin: str | None = None,
@@ -602,18 +589,18 @@ def publish(
 ) -> Published:
     """Bring a file into a PostgreSQL database; see `Database.publish`."""
     began = time.monotonic()
-    chosen = _checked_libraries(source.file, libraries)
-    own_name = origins.name_of_file(source.file)
+    chosen = _checked_libraries(store.file, libraries)
+    own_name = origins.name_of_file(store.file)
     if origin is None and not own_name:
         raise InvalidInput(
-            f"{source.file.path} is open for reading only and cannot keep a name for itself: name "
+            f"{store.file.path} is open for reading only and cannot keep a name for itself: name "
             "an origin"
         )
     name = origins.checked_name(own_name if origin is None else origin)
     with closing(Server(url)) as server:
         schema.migrate(server)
-        with origins.locked(server, name, own_name, source.wait) as locked:
-            report = _PublishRun(source, server, locked, chosen, progress).publish()
+        with origins.locked(server, name, own_name, store.config.busy_timeout) as locked:
+            report = _PublishRun(store, server, locked, chosen, progress).publish()
         notice = schema.notice(server)
     return replace(report, notice=notice, seconds=time.monotonic() - began)
 
@@ -637,18 +624,18 @@ class _PublishRun:
 
     def __init__(
         self,
-        source: FileToPublish,
+        store: OpenStore,
         server: Server,
         origin: Origin,
         libraries: tuple[str, ...] | None,
         progress: ProgressCallback | None,
     ) -> None:
-        self._source, self._server, self._progress = source, server, progress
-        self._file = source.file
+        self._store, self._server, self._progress = store, server, progress
+        self._file = store.file
         self._publication = Publication(origin, self._model(), libraries)
         self._shelves: dict[str, PublishedShelf] = {
-            "documents": DocumentsToPublish(self._publication, source.documents),
-            "contexts": MemoriesToPublish(self._publication, source.memories),
+            "documents": DocumentsToPublish(self._publication, store.documents),
+            "contexts": MemoriesToPublish(self._publication, store.memories),
             "vectors": VectorsToPublish(self._publication),
         }
 
@@ -738,7 +725,7 @@ class _PublishRun:
 
     def _finish(self, found: Mapping[str, Differences]) -> None:
         """Make the graphs that are due, have the tables vacuumed, and note the time."""
-        make_graphs(self._server, self._source.exact_rows, self._progress)
+        make_graphs(self._server, self._store.tuning.engine_rows, self._progress)
         if sum(map(_passages, found.values())) >= VACUUMED_ROWS:
             with self._server.outside() as sql:
                 for number, statement in enumerate(VACUUM):
@@ -756,8 +743,7 @@ class _PublishRun:
         if model is None:
             return 0
         with self._file.reading(limited=False) as sql:
-            indexes = (self._source.documents, self._source.memories)
-            return sum(each.count_pending(sql, model.row.key) for each in indexes)
+            return sum(each.count_pending(sql, model.row.key) for each in self._store.indexes)
 
 
 class _PublishProgress:
