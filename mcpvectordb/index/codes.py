@@ -23,9 +23,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpvectordb.index import Ranked, arrays, dot, metrics
+from mcpvectordb.index import Ranked, arrays, metrics
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage.lazy import np
+
+try:
+    import simsimd
+except ImportError:  # there is no wheel for every system
+    simsimd = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +50,8 @@ SIGN_DIMENSION = 256  # below this, Hamming distances are too coarse to choose c
 MOST_SIGNS = 2**8 - 2  # signs that are compared at most: distances are kept in a byte
 FORBIDDEN = 2**8 - 1  # the distance of a row that a filter does not allow
 ROUNDING = 1e-5  # upper bound of the rounding error of a code's cosine
+WIDENED = 512  # rows that numpy widens at once: they fit into the processor's cache
+EXACT = 2**24 // 127**2  # products of two int8 that float32 can add without rounding
 BLOCK = 50_000  # rows whose signs are compared at once: they fit into the processor's cache
 
 
@@ -63,6 +70,30 @@ def encode(rows: Floats) -> NDArray[np.int8]:
             block *= 127
             result[place] = np.rint(block, out=block)
     return result
+
+
+def products(query: NDArray[np.int8], rows: NDArray[np.int8]) -> NDArray[np.float64]:
+    """The dot product of each row with the query: whole numbers, the same by every kernel.
+
+    simsimd computes them by the processor's own instructions at the speed of its memory, ten times
+    as fast as numpy, which has to widen the numbers first.
+    """
+    if simsimd is None or not len(rows):
+        return widened(query, rows)
+    found: NDArray[np.float64] = np.asarray(simsimd.cdist(query[None, :], rows, metric="dot"))[0]
+    return found
+
+
+def widened(query: NDArray[np.int8], rows: NDArray[np.int8]) -> NDArray[np.float64]:
+    """The same by numpy: some rows at a time in float32, as many components as it can add."""
+    found = np.zeros(len(rows))
+    for start in range(0, len(query), EXACT):
+        part = slice(start, start + EXACT)
+        wide = query[part].astype(np.float32)
+        for first in range(0, len(rows), WIDENED):
+            some = slice(first, first + WIDENED)
+            found[some] += np.vecdot(rows[some, part].astype(np.float32), wide)
+    return found
 
 
 class CodedQuery(NamedTuple):
@@ -92,9 +123,9 @@ class CodedQuery(NamedTuple):
 
     def cosines(self, codes: NDArray[np.int8], lengths: NDArray[np.float32]) -> NDArray[np.float64]:
         """The cosine of each code, given their lengths."""
-        found = dot.products(self.coarse, codes)
+        found = products(self.coarse, codes)
         found *= FINE
-        found += dot.products(self.fine, codes)
+        found += products(self.fine, codes)
         found /= lengths
         found /= self.length
         return found
@@ -353,9 +384,9 @@ def centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:
 def code_lengths(codes: NDArray[np.int8]) -> NDArray[np.float32]:
     """The Euclidean length of each code."""
     lengths = np.empty(len(codes), np.float32)
-    for start in range(0, len(codes), dot.BLOCK):
-        wide = codes[start : start + dot.BLOCK].astype(np.float64)
-        lengths[start : start + dot.BLOCK] = np.sqrt(np.vecdot(wide, wide))
+    for start in range(0, len(codes), WIDENED):
+        wide = codes[start : start + WIDENED].astype(np.float64)
+        lengths[start : start + WIDENED] = np.sqrt(np.vecdot(wide, wide))
     lengths[lengths == 0] = 1.0  # avoids a division by zero; the dot product is 0 anyway
     return lengths
 
