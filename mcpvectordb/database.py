@@ -118,7 +118,6 @@ class Database(JointShelves):
             self._vector_store,
             self._store.fulltext,
             self._store.metadata_index,
-            self._store.cache,
         )
 
     def __repr__(self) -> str:
