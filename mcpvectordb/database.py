@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.merge.copies import MergedFile
-    from mcpvectordb.postgres.parts import PostgresEngine
+    from mcpvectordb.postgres.engine import PostgresEngine
     from mcpvectordb.postgres.records import Published
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
@@ -83,7 +83,7 @@ class Database(JointShelves):
             from mcpvectordb.postgres import require_driver
 
             require_driver()
-            from mcpvectordb.postgres.parts import PostgresEngine
+            from mcpvectordb.postgres.engine import PostgresEngine
 
             return PostgresEngine(path, self.config.read_timeout, self._tuning)
         return FileEngine(path, self.config, self._tuning)
@@ -118,7 +118,6 @@ class Database(JointShelves):
             self._vector_store,
             self._store.fulltext,
             self._store.metadata_index,
-            self._store.cache,
         )
 
     def __repr__(self) -> str:
@@ -324,14 +323,7 @@ class Database(JointShelves):
     def _side(self) -> MergedFile:
         from mcpvectordb.merge.copies import MergedFile
 
-        return MergedFile(
-            self._file,
-            self._history,
-            self._versioned,
-            self._indexes,
-            self._encoder,
-            self._vector_store,
-        )
+        return MergedFile(self._store, self._versioned, self._vector_store)
 
     @property
     def _versioned(self) -> tuple[VersionedShelf, ...]:
@@ -448,12 +440,9 @@ class Database(JointShelves):
 
         self._file.require_file("publishing")
         require_driver()
-        from mcpvectordb.postgres.publish import FileToPublish, publish
+        from mcpvectordb.postgres.publish import publish
 
-        source = FileToPublish(
-            self._file, *self._indexes, self.config.busy_timeout, self._tuning.engine_rows
-        )
-        return publish(source, url, origin=origin, libraries=libraries, progress=progress)
+        return publish(self._store, url, origin=origin, libraries=libraries, progress=progress)
 
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""

@@ -122,6 +122,7 @@ def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
     with file.writing() as sql:
         for index in indexes:
             index.optimize(sql)
+        _empty_cache(sql)
     with file.outside() as sql:
         sql.execute("VACUUM")
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -146,6 +147,12 @@ def rebuild(file: File, indexes: Sequence[MaintainedIndex]) -> None:
     with file.writing() as sql:
         for index in indexes:
             index.rebuild(sql)
+        _empty_cache(sql)
+
+
+def _empty_cache(sql: apsw.Connection) -> None:
+    """Delete what earlier versions kept: it may contain words of deleted documents."""
+    sql.execute("DELETE FROM cache")
 
 
 def invalid_values(sql: apsw.Connection) -> Iterator[str]:
@@ -269,7 +276,7 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool
             connection.execute(f"PRAGMA {pragma}").fetchall()
         with connection:
             unpublished.remove_all(connection)
-            connection.execute("DELETE FROM cache")
+            _empty_cache(connection)
             connection.execute("DELETE FROM settings WHERE name GLOB 'ingest:*'")  # goes on there
             fts5.forget_deleted(connection)
             if not history:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from mcpvectordb.documents.overrides import DocumentChange
 from mcpvectordb.documents.write import DocumentWriter, PreparedDocument, update
-from mcpvectordb.index.queue import BATCH
+from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.ingest.worker import Worker
 from mcpvectordb.records import Embedded, Progress, Source
 from mcpvectordb.store import OpenStore

@@ -22,8 +22,7 @@ from mcpvectordb.documents.overrides import DocumentChange, Overrides, encoded, 
 from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
 from mcpvectordb.errors import DatabaseError, Exists, InvalidInput, NotFound, TooLarge, quoted
 from mcpvectordb.history.versions import LOCAL, Item, Version
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.new_chunks import NewChunks
+from mcpvectordb.index.chunks import ChunkIndex, NewChunks
 from mcpvectordb.index.spans import ItemText
 from mcpvectordb.index.spans import stored as stored_text
 from mcpvectordb.ingest.span import Span

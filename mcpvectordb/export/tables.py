@@ -17,6 +17,7 @@ from mcpvectordb.errors import InvalidInput
 from mcpvectordb.export.snapshot import ExportSnapshot
 from mcpvectordb.index import arrays
 from mcpvectordb.index.models import ModelRow
+from mcpvectordb.storage.lazy import np
 
 COLUMNS = (
     "shelf",  # documents, contexts (memories) or vectors
@@ -155,8 +156,6 @@ def _row(shelf: str, item: Row) -> Row:
 
 def _numbers(raw: bytes, dimension: int) -> Any:
     """An embedding as an array."""
-    import numpy as np
-
     return arrays.unpacked([raw], dimension)[0].astype(
         np.float64 if len(raw) == 8 * dimension else np.float32
     )

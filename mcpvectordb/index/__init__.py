@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import apsw
 
 from mcpvectordb.records import Condition
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Ranked = list[tuple[int, float]]
@@ -32,8 +32,6 @@ class Allowed:
 
     def ids(self, sql: apsw.Connection) -> NDArray[np.int64]:
         """The selected ids."""
-        import numpy as np
-
         return np.fromiter((id for (id,) in sql.execute(self.select, self.bindings)), np.int64)
 
 

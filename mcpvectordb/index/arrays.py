@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import Damaged, InvalidInput
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.floating[Any]]
@@ -61,8 +61,6 @@ def many(given: Any, name: str = "embeddings") -> list[Group]:
 
 def packed(rows: Floats) -> list[Floats]:
     """One array for each row, in the narrower type that holds it exactly; SQLite stores BLOBs."""
-    import numpy as np
-
     if rows.dtype == np.float32:
         return list(rows)
     with np.errstate(over="ignore"):
@@ -76,8 +74,6 @@ def packed(rows: Floats) -> list[Floats]:
 
 def unpacked(blobs: Sequence[bytes], dimension: int) -> NDArray[np.float64]:
     """The matrix of embeddings that were stored as BLOBs."""
-    import numpy as np
-
     lengths = set(map(len, blobs))
     if not lengths <= {bytes * dimension for bytes in _TYPES}:
         raise Damaged(f"an embedding does not have {dimension} values: run `mcpvectordb check`")
@@ -94,8 +90,6 @@ def in_precision(blobs: Sequence[bytes], dimension: int, precision: str) -> list
     Only their direction counts, so those that become float16 get the length 1: then none of their
     numbers is too large for it, and few are so small that it holds them less precisely.
     """
-    import numpy as np
-
     size = np.dtype(precision).itemsize * dimension
     others = [place for place, blob in enumerate(blobs) if len(blob) != size]
     if not others:
@@ -117,8 +111,6 @@ def fits(blob: bytes, dimension: int, *, of_user: bool = False) -> bool:
 
 def is_rankable(blob: bytes, dimension: int) -> bool:
     """Whether a BLOB is an embedding of a text: float32 or float16, finite, of usable length."""
-    import numpy as np
-
     if len(blob) not in (2 * dimension, 4 * dimension):
         return False
     norm = float(np.linalg.norm(unpacked([blob], dimension)))
@@ -127,8 +119,6 @@ def is_rankable(blob: bytes, dimension: int) -> bool:
 
 def blocks(rows: Floats) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     """The rows as float64, block by block, each with its slice."""
-    import numpy as np
-
     step = block_rows(rows.shape[1])
     for start in range(0, len(rows), step):
         place = slice(start, start + step)
@@ -141,8 +131,6 @@ def block_rows(dimension: int) -> int:
 
 
 def _grouped(rows: Sequence[Floats]) -> Iterator[Group]:
-    import numpy as np
-
     by_dimension: dict[int, list[int]] = {}
     for position, row in enumerate(rows):
         by_dimension.setdefault(len(row), []).append(position)
@@ -161,8 +149,6 @@ def _row(given: Any, name: str) -> Floats:
 
 
 def _from_list(given: Any, name: str) -> NDArray[np.float64]:
-    import numpy as np
-
     if not _is_list(given):
         raise InvalidInput(f"{name} must be a list of numbers, not {_noun(given)}")
     if not set(map(type, given)) <= {float, int}:
@@ -184,8 +170,6 @@ def _from_list(given: Any, name: str) -> NDArray[np.float64]:
 
 def _checked(rows: Any, name: str, *, single: bool = False) -> Floats:
     """Rows of numbers as float32 or float64, if each has one or more and all are finite."""
-    import numpy as np
-
     dimension = rows.shape[1]
     if not 1 <= dimension <= MAX_DIMENSION:
         have = "has no numbers" if dimension == 0 else f"has {dimension:,} numbers"
@@ -208,8 +192,6 @@ def _array(given: Any) -> NDArray[Any] | None:
     """`given` as an array if it has the array interface; None for lists and everything else."""
     if not hasattr(given, "__array__"):
         return None
-    import numpy as np
-
     return np.asarray(given)
 
 

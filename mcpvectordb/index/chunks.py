@@ -12,16 +12,16 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import apsw
 
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import arrays, changes, models, new_chunks
+from mcpvectordb.index import arrays, changes, models
 from mcpvectordb.index.columns import NOWHERE, ColumnSource
 from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
 from mcpvectordb.index.keyword import KeywordIndex
 from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.index.new_chunks import NewChunks
 from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.index.vector import VectorIndex
@@ -35,6 +35,16 @@ COPIED = 512
 
 # A SQL condition on a pending chunk; its bindings are `_lease_times`.
 _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
+
+
+class NewChunks(NamedTuple):
+    """Spans of a text that are about to be stored; `first` is the position of the first of them."""
+
+    owner: int
+    title: str
+    text: str
+    spans: Sequence[Span]
+    first: int = 0
 
 
 class ChunkIndex:
@@ -119,12 +129,21 @@ class ChunkIndex:
 
     def put_all(self, sql: apsw.Connection, texts: Sequence[NewChunks]) -> None:
         """Add chunks of several texts as `put` does, with few statements."""
-        new = list(new_chunks.made(texts, new_chunks.last_id(sql, self.chunks)))
+        # Ids are given in advance, so that each table takes one statement.
+        new = list(_rows(texts, self._last_id(sql)))
         if not new:
             return
         ids = [each.id for _, each in new]
-        equal = new_chunks.hashes(sql, self.chunks, (row[-1] for row, _ in new))
-        sql.executemany(new_chunks.insert_statement(self.chunks), (row for row, _ in new))
+        found = sql.executemany(
+            f"SELECT hash FROM {self.chunks} WHERE hash = ? LIMIT 1", ((row[-1],) for row, _ in new)
+        )
+        equal = {hash for (hash,) in found}
+        sql.executemany(
+            f"INSERT INTO {self.chunks} (id, owner, position, tile, tile_start, start, "
+            '"end", first_line, last_line, page, headings, header, footer, hash) '
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (row for row, _ in new),
+        )
         if self._has_words:
             self._put_words(sql, (each for _, each in new))
             changes.record(sql, self.words, ids[-1:])
@@ -136,6 +155,15 @@ class ChunkIndex:
             )
             if known:
                 self._copy_known(sql, model, known)
+
+    def _last_id(self, sql: apsw.Connection) -> int:
+        """The last id that was given, from which AUTOINCREMENT would count on."""
+        return int(
+            sql.execute(
+                f"SELECT max(coalesce((SELECT max(id) FROM {self.chunks}), 0), "
+                f"coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{self.chunks}'), 0))"
+            ).get
+        )
 
     def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
         """The number of chunks, of one owner or of all published ones."""
@@ -577,3 +605,31 @@ class ChunkIndex:
                 f"{self.chunks}: chunk {id} is "
                 f"{'both embedded and' if count else 'neither embedded nor'} waiting"
             )
+
+
+def _rows(texts: Iterable[NewChunks], last: int) -> Iterator[tuple[tuple[Any, ...], IndexedChunk]]:
+    """The row of each new chunk, which ends with its hash, and the chunk; ids follow `last`."""
+    id = last
+    for owner, title, text, spans, first in texts:
+        for position, span in enumerate(spans, first):
+            id += 1
+            front = visible(text[span.tile_start : span.start])
+            body = text[span.start : span.end]
+            chunk = IndexedChunk(id, title, span.headings, span.header, body, front)
+            row = (
+                id,
+                owner,
+                position,
+                text[span.tile_start : span.tile_end],
+                span.tile_start,
+                span.start,
+                span.end,
+                span.first_line,
+                span.last_line,
+                span.page,
+                json.dumps(span.headings, ensure_ascii=False) if span.headings else "[]",
+                span.header,
+                span.footer,
+                chunk.hash,
+            )
+            yield row, chunk

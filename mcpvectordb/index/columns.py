@@ -17,9 +17,9 @@ import apsw
 from mcpvectordb import filters
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.records import Condition
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 MOST_COLUMNS = 32  # per group, so that arbitrary metadata keys cannot fill the memory
@@ -50,8 +50,6 @@ class Column:
     """The values of one field, row by row."""
 
     def __init__(self, tuning: Tuning) -> None:
-        import numpy as np
-
         self._tuning = tuning
         self._known: dict[Value, int] = {}
         self._characters = 0
@@ -64,8 +62,6 @@ class Column:
 
     def append(self, values: Sequence[Value]) -> bool:
         """Add the values of new rows; returns False if there are too many distinct ones."""
-        import numpy as np
-
         for value in set(values) - self._known.keys():
             self._known[value] = len(self._known)
             self._characters += len(str(value))
@@ -82,8 +78,6 @@ class Column:
         self, sql: apsw.Connection, path: Path, condition: Condition
     ) -> NDArray[np.bool_]:
         """A mask of the rows that fulfil a condition on this field."""
-        import numpy as np
-
         values: list[Value] = list(self._known)
         if len(path) > 1:  # the JSON at a path, or None where it leads nowhere
             values = ["{}" if value is None else f'{{"value":{value}}}' for value in values]
@@ -116,8 +110,6 @@ class Columns:
         self, sql: apsw.Connection, conditions: Sequence[Condition], ids: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
         """A mask over `ids` of those that fulfil all conditions; None if the file must decide."""
-        import numpy as np
-
         found = np.ones(len(ids), bool)
         for condition in conditions:
             path = filters.path(condition.field)

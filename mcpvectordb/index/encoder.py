@@ -31,19 +31,20 @@ from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, unt
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.models import ModelRow, QueryEmbedding
 from mcpvectordb.index.provisional import ProvisionalEmbedder
-from mcpvectordb.index.queue import BATCH, EmbeddingQueue
 from mcpvectordb.ingest.span import STANDARD_SIZE
 from mcpvectordb.records import Backlog, Embedded, ProgressCallback
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.file import File
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mcpvectordb.embedding.tokenizer import TokenPipeline
 
+BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
+POLL_SECONDS = 0.1  # between looks for pending chunks that other processes have leased
 # Texts that are embedded at once in the background: a document that is stored meanwhile waits for
 # one of these batches.
 BACKGROUND_BATCH = 8
@@ -69,7 +70,6 @@ class Encoder:
         self._last_query: tuple[int, str, bytes] | None = None
         self.background: BackgroundEmbedder | None = None
         self.provisional = ProvisionalEmbedder(file, config, indexes)
-        self._queue = EmbeddingQueue(file, self.provisional, lambda text: self.tokens().count(text))
 
     # What the file determines.
 
@@ -394,7 +394,10 @@ class Encoder:
             )
         embedder = self._embedder(model)
         for each in indexes:
-            for some in self._queue.embed_all(each, model, embedder, owners):
+            most = getattr(embedder, "batch", BATCH)  # that of a server has a limit of its own
+            while (some := self._embed_batch(each, model, embedder, owners, most)) is not None:
+                if not some.chunks:  # other processes work on all that is left
+                    time.sleep(POLL_SECONDS)
                 done += some
                 report(embed_progress(done, total))
         return done
@@ -418,7 +421,50 @@ class Encoder:
             if alone and index.is_leased(sql, model.key):
                 return Embedded()
         self.provisional.fill(index, owners, least=BATCH + 1)
-        return self._queue.embed_some(index, model, self._embedder(model), owners, most)
+        return self._embed_batch(index, model, self._embedder(model), owners, most)
+
+    def _embed_batch(
+        self,
+        index: ChunkIndex,
+        model: ModelRow,
+        embedder: Embedder,
+        owners: Sequence[int] | None,
+        most: int,
+    ) -> Embedded | None:
+        """Lease a batch of the queue (`ChunkIndex.lease`), embed it outside of transactions, and
+        store it; nothing if other processes have leased the rest, None if there is none.
+
+        Chunks whose text is known get its embedding, beside the batch.
+        """
+        with self._file.writing() as sql:
+            batch, copied = index.lease(sql, model.key, most, owners)
+            if copied:
+                self.provisional.finish(sql)
+            if not batch and not copied and not index.count_pending(sql, model.key, owners):
+                return None
+        if not batch:
+            return Embedded(chunks=copied)
+        began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
+        texts = list(dict.fromkeys(text for _, text in batch))
+        try:
+            vectors = dict(zip(texts, checked(embedder, texts), strict=True))
+        except BaseException:
+            # Also after an interrupt: then nobody has to wait until the lease ends.
+            with self._file.writing() as sql:
+                index.release(sql, model.key, [chunk for chunk, _ in batch])
+            raise
+        with self._file.writing() as sql:
+            settled = index.settle(
+                sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
+            )
+            self.provisional.finish(sql)
+        # An embedder of the user's own does not count tokens.
+        tokens = (
+            sum(map(self.tokens().count, texts))
+            if counted is None
+            else getattr(embedder, "tokens_embedded", counted) - counted
+        )
+        return Embedded(chunks=copied + settled, tokens=tokens, seconds=time.monotonic() - began)
 
     def backlog(self, index: ChunkIndex) -> Backlog:
         """How many chunks of an index wait for the active model, and what becomes of them."""
@@ -478,8 +524,6 @@ class Encoder:
 
     def embeddings(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """The embeddings of texts by the active model, a row for each; raises ModelError."""
-        import numpy as np
-
         if isinstance(texts, str):
             raise InvalidInput("texts must be a list of strings, not one string")
         self.ensure_model()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from mcpvectordb.storage.lazy import np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Values = NDArray[np.float64]
@@ -22,8 +23,6 @@ TINY, HUGE = 1e-200, 1e200
 
 def cosine(rows: Values, query: Values) -> Values:
     """The cosine of each row, -1 to 1; 0 if the row or the query is zero."""
-    import numpy as np
-
     query, _ = _scaled(query)
     with np.errstate(over="ignore"):
         squares = np.vecdot(rows, rows)
@@ -41,8 +40,6 @@ def cosine(rows: Values, query: Values) -> Values:
 
 def dot(rows: Values, query: Values) -> Values:
     """The dot product of each row, clipped to the range of float64."""
-    import numpy as np
-
     with np.errstate(over="ignore", invalid="ignore"):
         products: Values = np.vecdot(rows, query)
         if (odd := ~np.isfinite(products)).any():
@@ -55,8 +52,6 @@ def dot(rows: Values, query: Values) -> Values:
 
 def euclidean(rows: Values, query: Values) -> Values:
     """The negative Euclidean distance of each row, so that the nearest has the highest score."""
-    import numpy as np
-
     with np.errstate(over="ignore", invalid="ignore"):
         apart = rows - query
         squares = np.vecdot(apart, apart)
@@ -79,8 +74,6 @@ METRICS: Mapping[str, Callable[[Values, Values], Values]] = {
 
 def best(ids: NDArray[np.int64], scores: Values, limit: int) -> NDArray[np.intp]:
     """The positions of the highest scores, best first; equal scores in the order of their ids."""
-    import numpy as np
-
     places = np.arange(len(ids))
     if len(ids) > limit > 0:
         places = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
@@ -97,14 +90,10 @@ def _scaled(rows: Values) -> tuple[Values, NDArray[np.intc]]:
 
     A power of two does not round.
     """
-    import numpy as np
-
     _, shifts = np.frexp(np.abs(rows).max(axis=-1, keepdims=True))
     return np.ldexp(rows, -shifts), shifts
 
 
 def _bounded(values: Values) -> Values:
-    import numpy as np
-
     largest = np.finfo(np.float64).max
     return np.clip(values, -largest, largest)

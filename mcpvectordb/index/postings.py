@@ -17,11 +17,11 @@ from mcpvectordb.errors import Damaged
 from mcpvectordb.index import Ranked, changes
 from mcpvectordb.index.resident import ResidentEntries, snapshot
 from mcpvectordb.storage import deadline, fts5
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.bm25 import K1, B, full_score, idf
 from mcpvectordb.text.query import Query
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 ROWS = ""  # the key of an index's rows in memory; its other keys are tokens and expressions
@@ -70,8 +70,6 @@ class Rows:
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of ids; ids without a row are left out."""
-        import numpy as np
-
         found = np.searchsorted(self.ids, ids)
         inside = found < len(self.ids)
         found, ids = found[inside], ids[inside]
@@ -96,24 +94,18 @@ class TermPostings:
     @property
     def having(self) -> NDArray[np.int32]:
         """The places of the rows that have the term."""
-        import numpy as np
-
         if self.places is not None:
             return self.places
         return np.flatnonzero(self.counts).astype(np.int32)
 
     def frequency(self, rows: Rows) -> int:
         """The number of existing rows that have the term."""
-        import numpy as np
-
         if rows.deleted:
             return int(np.count_nonzero(rows.present[self.having]))
         return int(np.count_nonzero(self.counts))
 
     def counts_at(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """How often the term is in the rows at the given places."""
-        import numpy as np
-
         if self.places is None:
             return self.counts[places].astype(np.float64)
         if not len(self.places):
@@ -218,8 +210,6 @@ class Postings:
         memory: ResidentEntries,
     ) -> TermPostings:
         """Make postings of what was found and of those known before, and keep them in memory."""
-        import numpy as np
-
         ids, counts = found
         places = rows.places(ids).astype(np.int32)
         if len(places) < len(ids):
@@ -237,8 +227,6 @@ class Postings:
 
 def _read(sql: apsw.Connection, table: str, seq: int) -> Rows:
     """All rows of a table."""
-    import numpy as np
-
     count, tokens = fts5.totals(sql, table)
     ids, lengths = fts5.lengths(sql, table)
     if len(ids) != count:
@@ -255,8 +243,6 @@ def _followed(sql: apsw.Connection, table: str, rows: Rows, seq: int) -> Rows | 
     more than half of the places are of deleted rows: then all rows are to be read again. The idea
     is that of a log-structured index: append, mark as deleted, and compact now and then.
     """
-    import numpy as np
-
     count, tokens = fts5.totals(sql, table)
     new, new_lengths = fts5.lengths(sql, table, rows.last)
     ids = np.concatenate([rows.ids, new])
@@ -277,8 +263,6 @@ def _rows(
     seq: int,
     version: int,
 ) -> Rows:
-    import numpy as np
-
     count = int(np.count_nonzero(present))
     average = tokens / count if tokens else 1.0
     norms = _norms(lengths, average).astype(np.float32)
@@ -291,8 +275,6 @@ def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
 
 def _packed(places: NDArray[np.int32], counts: NDArray[np.uint16], rows: Rows) -> TermPostings:
     """Postings in the smaller form: a list of places, or for a common term one count per row."""
-    import numpy as np
-
     if len(places) <= DENSE * len(rows.ids):
         return TermPostings(places, counts, rows.last, rows.version)
     everywhere = np.zeros(len(rows.ids), np.uint16)
@@ -329,8 +311,6 @@ class Bm25Scorer:
         the error of single precision, are scored exactly. Rows with equal scores come in the order
         of their ids.
         """
-        import numpy as np
-
         scores = self._scores
         if allowed is not None:
             scores = np.zeros_like(scores)
@@ -349,8 +329,6 @@ class Bm25Scorer:
 
     def of(self, ids: Sequence[int]) -> dict[int, float]:
         """The scores of the given ids; 0 for those that have no term or do not exist."""
-        import numpy as np
-
         places = self._rows.places(np.unique(np.array(ids, np.int64)))
         places = places[self._scores[places] > 0]
         scores = self._exact_scores(places).tolist()
@@ -360,8 +338,6 @@ class Bm25Scorer:
         }
 
     def _rough_scores(self) -> NDArray[np.float32]:
-        import numpy as np
-
         scores = np.zeros(len(self._rows.ids), np.float32)
         norms = self._rows.rough_norms
         for term, weight in self._terms:
@@ -374,8 +350,6 @@ class Bm25Scorer:
 
     def _exact_scores(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """The scores of some rows, in FTS5's order of operations, so that they equal its own."""
-        import numpy as np
-
         norms = self._rows.norms(places)
         scores = np.zeros(len(places))
         for term, weight in self._terms:

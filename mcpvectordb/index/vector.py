@@ -27,9 +27,9 @@ from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
 from mcpvectordb.index.resident import ResidentEntries, snapshot
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage import vec0
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mcpvectordb.index.arrays import Floats
@@ -50,8 +50,6 @@ class Embeddings:
 
     def cosines(self, query: Floats) -> dict[int, float]:
         """The exact cosine of each to a query's embedding."""
-        import numpy as np
-
         cosines = metrics.cosine(self.rows, query.astype(np.float64))
         return dict(zip(self.ids, cosines.tolist(), strict=True))
 
@@ -194,8 +192,6 @@ class VectorIndex:
         self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
         """Ids and codes of a group, or of those of the given ids that have an embedding."""
-        import numpy as np
-
         if vec0.exists(sql, table := self.codes_table(group)):
             if ids is None:
                 return vec0.read_all(sql, table, dimension)
@@ -242,8 +238,6 @@ class VectorIndex:
         ).get
         if stored is None:
             return 0, None
-        import numpy as np
-
         try:
             chunks, text = json.loads(stored)
             centre = np.frombuffer(base64.b64decode(text, validate=True), np.float32)
@@ -265,8 +259,6 @@ class VectorIndex:
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, exact cosine) of the nearest to a float32 embedding, best first."""
-        import numpy as np
-
         query = np.frombuffer(embedding, np.float32).reshape(1, -1)
         return self.nearest_each(sql, group, query, allowed, limit)[0]
 
@@ -296,8 +288,6 @@ class VectorIndex:
         A first question of few rows reads the codes of these alone: all of a small table, otherwise
         those of the embeddings that the filter allows.
         """
-        import numpy as np
-
         view = self._view(sql, group, dimension, allowed)
         if view is not None:
             return view
@@ -367,8 +357,6 @@ class VectorIndex:
         if not allowed.select:
             return CodeView(codes, alive, alive)
         if usable is None:
-            import numpy as np
-
             usable = np.isin(codes.ids[: len(alive)], allowed.ids(sql))
         return CodeView(codes, alive, alive & usable)
 
@@ -394,8 +382,6 @@ class VectorIndex:
         seq: int,
     ) -> _ResidentCodes:
         """The codes as of change `seq`: those in memory, brought up to date, or all read again."""
-        import numpy as np
-
         table = self.codes_table(group)
         if resident is not None and resident.seq == seq:
             return resident
@@ -421,8 +407,6 @@ class VectorIndex:
         limit: int,
     ) -> Ranked:
         """Rank the candidates that codes choose by their exact cosines."""
-        import numpy as np
-
         candidates = view.codes.nearest(query, limit, view.alive, view.usable)
         single = query.reshape(1, -1)
         found = self._scan(sql, group, single, _only(candidates), limit, "cosine")[0]
@@ -443,8 +427,6 @@ class VectorIndex:
         metric: str,
     ) -> list[Ranked]:
         """Compare every allowed embedding, a block at a time."""
-        import numpy as np
-
         dimension = queries.shape[1]
         wide = queries.astype(np.float64)
         best = [(np.empty(0, np.int64), np.empty(0)) for _ in wide]
@@ -463,8 +445,6 @@ class VectorIndex:
 
     def embedding_problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
         """The problems of a group's embeddings."""
-        import numpy as np
-
         for block in self._stored(sql, group, dimension):
             for id, embedding in block:
                 if not arrays.fits(embedding, dimension):
@@ -530,8 +510,6 @@ class VectorIndex:
 
 def _best(known: _Scored, found: _Scored, limit: int) -> _Scored:
     """The best rows of two lists of (ids, scores), best first."""
-    import numpy as np
-
     places = metrics.best(found[0], found[1], limit)
     ids, scores = (
         np.concatenate([each, other[places]]) for each, other in zip(known, found, strict=True)
@@ -541,8 +519,6 @@ def _best(known: _Scored, found: _Scored, limit: int) -> _Scored:
 
 
 def _joined(blocks: Iterator[tuple[list[int], NDArray[np.float64]]], dimension: int) -> Embeddings:
-    import numpy as np
-
     found = [([], np.empty((0, dimension))), *blocks]
     return Embeddings(
         [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])

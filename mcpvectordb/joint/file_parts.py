@@ -1,4 +1,4 @@
-"""The parts of which a database over a file is made; `postgres.parts` has those of another one."""
+"""The parts of which a database over a file is made; `postgres.engine` has those of another one."""
 
 from __future__ import annotations
 

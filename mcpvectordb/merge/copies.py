@@ -27,15 +27,13 @@ from mcpvectordb import metadata
 from mcpvectordb.errors import Damaged
 from mcpvectordb.history import clock
 from mcpvectordb.history.actor import shown
-from mcpvectordb.history.log import MOST_CHANGES, History
+from mcpvectordb.history.log import MOST_CHANGES
 from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name, encoded
 from mcpvectordb.index import arrays, models, spans
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.merge.records import Merged
 from mcpvectordb.records import Progress, ProgressCallback
-from mcpvectordb.storage.file import File
+from mcpvectordb.store import OpenStore
 from mcpvectordb.vectors.store import VectorStore
 
 _REPORT_EVERY = 500
@@ -44,12 +42,9 @@ _REPORT_EVERY = 500
 class MergedFile(NamedTuple):
     """A file and what is needed to read its versions, or to write them."""
 
-    file: File
-    history: History
+    store: OpenStore
     shelves: Sequence[VersionedShelf]
-    indexes: Sequence[ChunkIndex]
-    encoder: Encoder
-    store: VectorStore
+    vectors: VectorStore
 
 
 class FileMerge:
@@ -59,8 +54,9 @@ class FileMerge:
         self, ours: MergedFile, theirs: MergedFile, progress: ProgressCallback | None = None
     ) -> None:
         self._ours, self._theirs, self._progress = ours, theirs, progress
+        self._history = ours.store.history
         self._shelves = {each.shelf: each for each in ours.shelves}
-        self._indexes = dict(zip(("documents", "contexts"), ours.indexes, strict=True))
+        self._indexes = dict(zip(("documents", "contexts"), ours.store.indexes, strict=True))
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
         }
@@ -78,25 +74,24 @@ class FileMerge:
             raise Damaged(f"one of its values is none that is ever written ({error})") from None
 
     def _run(self) -> Merged:
-        history = self._ours.history
         with (
-            self._theirs.file.reading(limited=False) as other,
-            history.change("merge"),
-            self._ours.file.writing() as sql,
+            self._theirs.store.file.reading(limited=False) as other,
+            self._history.change("merge"),
+            self._ours.store.file.writing() as sql,
         ):
             self._last = self._clock(sql, other)
-            history.stamp(sql)
+            self._history.stamp(sql)
             self._models = self._adopt_model(sql, other)
             self._merge_stores(sql, other)
             for version in self._each_present(other):
                 self._merge_present(sql, other, version)
-            self._room = history.spare(sql)
-            for version, until in self._theirs.history.all(other):
+            self._room = self._history.spare(sql)
+            for version, until in self._theirs.store.history.all(other):
                 self._merge_former(sql, other, version, until)
             self._merge_changes(sql, other)
             sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
         return Merged(
-            path=str(self._theirs.file.path),
+            path=str(self._theirs.store.file.path),
             embedded=self._embedded,
             **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
         )
@@ -109,10 +104,9 @@ class FileMerge:
         row = other.execute("SELECT clock FROM history_state").fetchone()
         if row is None or row[0] < 0:
             raise Damaged("its clock is missing, so nobody can say which change is the later")
-        history = self._ours.history
         ours = clock.end_of_millisecond(sql.execute("SELECT clock FROM history_state").get)
-        if row[0] > min(max(clock.latest(history.wall_clock()), ours), clock.LAST):
-            raise Damaged(history.ahead(row[0]))
+        if row[0] > min(max(clock.latest(self._history.wall_clock()), ours), clock.LAST):
+            raise Damaged(self._history.ahead(row[0]))
         return int(row[0])
 
     def _checked_stamp(self, stamp: int, what: str) -> int:
@@ -145,10 +139,10 @@ class FileMerge:
             return
         latest = ours or self._deletion(sql, theirs.item)
         if latest is not None and latest.order > theirs.order:
-            if self._keep(sql, other, theirs, max(latest.stamp, self._ours.history.stamp(sql))):
+            if self._keep(sql, other, theirs, max(latest.stamp, self._history.stamp(sql))):
                 self._name("lost", sql, theirs)
             return
-        with self._ours.history.stamped(sql, theirs.stamp):
+        with self._history.stamped(sql, theirs.stamp):
             shelf.restore(theirs, shelf.checked(theirs, self._body(other, theirs)))
         if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
             raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
@@ -172,7 +166,7 @@ class FileMerge:
         ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
         if theirs.fields is None and ours is not None and ours.order < theirs.order:
             known = self._has(other, ours)
-            with self._ours.history.stamped(sql, theirs.stamp):
+            with self._history.stamped(sql, theirs.stamp):
                 self._shelves[theirs.item.shelf].remove(theirs.item)
             self._name("deleted" if known else "lost", sql, ours)
         elif ours is None or ours.order != theirs.order:
@@ -191,8 +185,7 @@ class FileMerge:
 
         A `former` one is left out if there is no room for it.
         """
-        history = self._ours.history
-        if self._has(sql, theirs) or not history.keeps(sql):
+        if self._has(sql, theirs) or not self._history.keeps(sql):
             return False
         body = None if theirs.fields is None else self._body(other, theirs)
         if body is not None:
@@ -202,7 +195,7 @@ class FileMerge:
                 return False
             self._room -= size
         name = body_name(body) if body else None
-        history.add(sql, theirs._replace(body=name), until, body)
+        self._history.add(sql, theirs._replace(body=name), until, body)
         return True
 
     def _check(self, version: Version) -> None:
@@ -224,12 +217,12 @@ class FileMerge:
 
     def _deletion(self, sql: apsw.Connection, item: Item) -> Version | None:
         """The last deletion of an item that is not there."""
-        deletions = (each for each in self._ours.history.of(sql, item) if each.fields is None)
+        deletions = (each for each in self._history.of(sql, item) if each.fields is None)
         return max(deletions, key=lambda each: each.order, default=None)
 
     def _body(self, other: apsw.Connection, version: Version) -> bytes:
         stored = self._shelves[version.item.shelf].body
-        return self._theirs.history.body(other, version, stored)
+        return self._theirs.store.history.body(other, version, stored)
 
     def _name(self, what: str, sql: apsw.Connection, version: Version) -> None:
         self._names[what].append(self._shelves[version.item.shelf].label(sql, version))
@@ -249,10 +242,12 @@ class FileMerge:
         ours = models.active(sql)
         if ours is None:
             models.every(other)
-            size, overlap = self._theirs.encoder.sizes(other)
+            size, overlap = self._theirs.store.encoder.sizes(other)
             if not 16 <= size <= 2000 or not 0 <= overlap <= size // 2:
                 raise Damaged(f"its chunks of {size} tokens, {overlap} of them twice, are none")
-            ours = self._ours.encoder.adopt(sql, theirs, size, overlap, models.precision(other))
+            ours = self._ours.store.encoder.adopt(
+                sql, theirs, size, overlap, models.precision(other)
+            )
         return (ours.key, theirs.key, ours.dimension) if ours[1:] == theirs[1:] else None
 
     def _take_embeddings(
@@ -287,22 +282,22 @@ class FileMerge:
                 "SELECT stamp, metric FROM stores WHERE name = ?", (name,)
             ).fetchone()
             if ours is None:
-                with self._ours.history.stamped(sql, stamp):
-                    self._ours.store.create(sql, name, metric)
+                with self._history.stamped(sql, stamp):
+                    self._ours.vectors.create(sql, name, metric)
             elif (stamp, metric) < ours:
                 sql.execute(
                     "UPDATE stores SET metric = ?, stamp = ? WHERE name = ?", (metric, stamp, name)
                 )
                 changed = changed or metric != ours[1]
         if changed:
-            self._ours.store.rebuild(sql)
+            self._ours.vectors.rebuild(sql)
 
     def _merge_changes(self, sql: apsw.Connection, other: apsw.Connection) -> None:
         """Add the log of the other file, as far as it says anything and there is room for it.
 
         What is noted of one of our own stamps does not become part of another change of ours.
         """
-        if not self._ours.history.keeps(sql):
+        if not self._history.keeps(sql):
             return
         room = MOST_CHANGES - sql.execute("SELECT count(*) FROM history_changes").get
         for change, stamp, actor, action in other.execute(

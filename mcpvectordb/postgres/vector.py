@@ -17,9 +17,9 @@ from mcpvectordb.index.codes import CodedRows
 from mcpvectordb.index.vector import Embeddings, VectorIndex
 from mcpvectordb.postgres.chosen import chosen, is_list
 from mcpvectordb.postgres.session import bound_vector
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from mcpvectordb.index.arrays import Floats
@@ -44,8 +44,6 @@ class PostgresVectorIndex(VectorIndex):
         self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, exact cosine) of the nearest to a float32 embedding, best first."""
-        import numpy as np
-
         query = np.frombuffer(embedding, np.float32)
         found = self.candidates(sql, group, embedding, allowed, limit, MARGIN)
         return ranked(found.ids, found.rows, query, "cosine", limit)
@@ -156,8 +154,6 @@ class CodedCandidates:
 
     def best(self, query: Floats, limit: int) -> Ranked:
         """(id, cosine) of the nearest by their codes, best first."""
-        import numpy as np
-
         embedding = query.astype(np.float32).tobytes()
         found = self._index.candidates(
             self._sql, self._group, embedding, self._allowed, limit, limit + MARGIN
@@ -167,8 +163,6 @@ class CodedCandidates:
 
     def rows(self, ids: NDArray[np.int64]) -> CodedRows:
         """The codes of those of the given ids that have one; those of candidates are known."""
-        import numpy as np
-
         known = np.isin(self._known.ids, ids)
         others = self._read(np.setdiff1d(ids, self._known.ids).tolist())
         return CodedRows(
@@ -183,8 +177,6 @@ class CodedCandidates:
 
 def _embeddings(rows: Iterable[Any], dimension: int) -> Embeddings:
     """The embeddings of (id, embedding) rows."""
-    import numpy as np
-
     found = list(rows)
     if not found:
         return Embeddings([], np.empty((0, dimension)))
@@ -220,8 +212,6 @@ def ranked(
     ids: Sequence[int], rows: NDArray[np.float64], query: Floats, metric: str, limit: int
 ) -> Ranked:
     """(id, score) of the best of some embeddings, by a metric."""
-    import numpy as np
-
     scores = metrics.METRICS[metric](rows, query.astype(np.float64))
     places = metrics.best(np.array(ids, np.int64), scores, limit)
     return [(ids[place], float(scores[place])) for place in places]

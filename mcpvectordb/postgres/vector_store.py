@@ -20,6 +20,7 @@ from mcpvectordb.postgres.vector import (
     prepare_graph,
     ranked,
 )
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.vectors.store import StoreRow, VectorFilter, VectorStore
 
 if TYPE_CHECKING:
@@ -141,8 +142,6 @@ class PostgresVectorStore(VectorStore):
 
 def _held(query: Floats) -> str | None:
     """An embedding as pgvector reads it; None if it cannot hold its numbers or so many."""
-    import numpy as np
-
     with np.errstate(over="ignore", under="ignore"):
         narrow = query.astype(np.float32)
     if len(query) > 16_000 or not np.isfinite(narrow).all():

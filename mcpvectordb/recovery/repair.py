@@ -23,6 +23,7 @@ from mcpvectordb.index.indexed_chunk import covers_tile
 from mcpvectordb.index.metadata_index import checked_names
 from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
+from mcpvectordb.storage.lazy import np
 
 _COUNTED = (
     "documents",
@@ -119,8 +120,6 @@ def _remove_bad_embeddings(sql: apsw.Connection) -> Iterator[str]:
 
 def _unusable(sql: apsw.Connection, select: str, *, of_user: bool = False) -> list[tuple[int]]:
     """The ids whose embedding is missing, has the wrong size, or holds NaN or infinity."""
-    import numpy as np
-
     return [
         (id,)
         for id, embedding, dimension in sql.execute(select)

@@ -1,7 +1,7 @@
 """A cache of results that are slow to compute, under a digest of all their inputs.
 
 It is in memory, per process: a search changes nothing in the file, so that a tool that searches is
-read-only in fact. Earlier versions kept entries in the table `cache`, which is only emptied now.
+read-only in fact. Earlier versions kept entries in the table `cache`, which `maintenance` empties.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-import apsw
 
 MOST = 20_000  # entries of some hundred bytes; the oldest are dropped first
 
@@ -44,17 +42,3 @@ class Cache:
                 self._entries.move_to_end(key)
             while len(self._entries) > self._most:
                 self._entries.popitem(last=False)
-
-    # The interface for `compact`, `rebuild` and `check`, as every index has it.
-
-    def optimize(self, sql: apsw.Connection) -> None:
-        """Delete what earlier versions kept: it may contain words of deleted documents."""
-        sql.execute("DELETE FROM cache")
-
-    def rebuild(self, sql: apsw.Connection) -> None:
-        """Delete what earlier versions kept."""
-        sql.execute("DELETE FROM cache")
-
-    def problems(self, sql: apsw.Connection) -> Iterator[str]:
-        """Nothing: entries are not verified."""
-        return iter(())

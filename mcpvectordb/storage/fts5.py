@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb.errors import Damaged
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
@@ -57,16 +57,12 @@ def last_id(sql: apsw.Connection, table: str) -> int:
 
 def ids(sql: apsw.Connection, table: str) -> NDArray[np.int64]:
     """The ids of all rows, ascending."""
-    import numpy as np
-
     rows = sql.execute(f"SELECT id FROM {table}_docsize ORDER BY id")
     return np.fromiter((id for (id,) in rows), np.int64)
 
 
 def lengths(sql: apsw.Connection, table: str, after: int = 0) -> Counts:
     """The ids above `after`, ascending, and how many tokens each row has."""
-    import numpy as np
-
     rows = sql.execute(
         f"SELECT id, sz FROM {table}_docsize WHERE id > ? ORDER BY id", (after,)
     ).fetchall()
@@ -82,8 +78,6 @@ def counts(
     FTS5's function `occurrences` is asked for the phrase's offsets in each row. For all rows that
     have a single token, `token_counts` is three times as fast.
     """
-    import numpy as np
-
     found = sql.execute(
         f"SELECT rowid, occurrences({table}, {title_weight}) FROM {table} "
         f"WHERE {table} MATCH ? AND rowid > ?",
@@ -100,8 +94,6 @@ def token_counts(sql: apsw.Connection, table: str, token: str, title_weight: int
     ids and the weights into two long texts, which numpy parses. The vocabulary knows neither
     phrases nor prefixes and cannot start at an id: see `counts` for these.
     """
-    import numpy as np
-
     vocabulary = _vocabulary_table(sql, table, "instance")
     # Sorted by row id, so that the occurrences in one row are adjacent.
     docs, weights = sql.execute(

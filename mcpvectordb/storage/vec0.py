@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb.errors import Damaged, DatabaseError
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Codes = tuple[NDArray[np.int64], NDArray[np.int8]]
@@ -122,8 +122,6 @@ def read_all(sql: apsw.Connection, table: str, dimension: int, every: int = 1) -
 
     That is a hundred times as fast as reading the virtual table row by row.
     """
-    import numpy as np
-
     most = chunks(sql, table) * CHUNK_ROWS
     ids, codes, count = np.empty(most, np.int64), np.empty((most, dimension), np.int8), 0
     try:

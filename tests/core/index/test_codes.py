@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_arrays
 
-from mcpvectordb.index.codes import ROCCHIO_WEIGHT, CodedQuery, CodedRows, Codes, centre, encode
+from mcpvectordb.index.codes import (
+    EXACT,
+    ROCCHIO_WEIGHT,
+    CodedQuery,
+    CodedRows,
+    Codes,
+    centre,
+    encode,
+    products,
+    widened,
+)
 from mcpvectordb.index.tuning import Tuning
 
 
@@ -227,3 +237,22 @@ def test_feedback_moves_a_query_towards_the_mean_direction_of_relevant_rows() ->
         [1, ROCCHIO_WEIGHT / 2, ROCCHIO_WEIGHT / 2, 0]
     )
     assert rows.rocchio(start, []) is start and rows.rocchio(start, [9]) is start
+
+
+@given(
+    rows=st.integers(0, 700), dimension=st.sampled_from([1, 3, 64, 384, 2_100]), seed=st.integers(0)
+)
+def test_both_kernels_give_the_exact_products(rows: int, dimension: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    query = random.integers(-127, 128, dimension).astype(np.int8)
+    codes = random.integers(-127, 128, (rows, dimension)).astype(np.int8)
+    exact = (codes.astype(np.int64) @ query.astype(np.int64)).tolist()
+    assert products(query, codes).tolist() == widened(query, codes).tolist() == exact
+
+
+@pytest.mark.parametrize("dimension", [EXACT, EXACT + 1, 16_384])
+def test_the_largest_products_are_exact(dimension: int) -> None:
+    query = np.full(dimension, 127, np.int8)
+    for codes in (query[None, :], -query[None, :]):
+        exact = 127 * 127 * dimension * (1 if codes[0, 0] > 0 else -1)
+        assert products(query, codes).tolist() == widened(query, codes).tolist() == [exact]

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
-from mcpvectordb.index.queue import BATCH
+from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from tests.support import Letters
 

@@ -13,7 +13,7 @@ from mcpvectordb import Config, Database
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL
 from mcpvectordb.embedding.static import StaticEmbedder
-from mcpvectordb.index.queue import BATCH
+from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.recovery.salvage import salvage
 from tests.support import ROOT, Gated, Letters, embed_in_the_background
 from tests.support_static import needs_the_static_model

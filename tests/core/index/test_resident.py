@@ -78,23 +78,6 @@ def test_nothing_is_kept_without_a_memory_budget(path: Path) -> None:
         assert not kept(db)
 
 
-def test_changes_by_another_connection_are_followed(path: Path) -> None:
-    rows = vectors(60, 5)
-    model = {str(number): row for number, row in enumerate(rows)}
-    with opened(path) as reader, opened(path) as writer:
-        writer.vectors.add_many(list(model), rows)
-        for step in range(12):
-            query = vectors(1, 100 + step)[0]
-            assert found(reader, query) == expected(model, query)
-            fresh = vectors(1, 200 + step)[0]
-            writer.vectors.add(f"new{step}", fresh)
-            writer.vectors.add("0", -fresh)
-            writer.vectors.delete(str(step + 1))
-            model[f"new{step}"], model["0"] = fresh, -fresh
-            del model[str(step + 1)]
-        assert kept(reader) and not kept(writer)
-
-
 def test_a_process_that_missed_more_changes_than_are_logged_reads_everything_again(
     path: Path,
 ) -> None:
@@ -124,21 +107,6 @@ def test_a_rebuilt_table_is_read_again(path: Path, change: str) -> None:
         getattr(db, change)()
         query = vectors(1, 9)[0]
         assert found(db, query) == expected(model, query)
-
-
-def test_filters_apply_to_codes_in_memory(path: Path) -> None:
-    rows = vectors(200, 10)
-    with opened(path) as db:
-        db.vectors.add_many(
-            [str(number) for number in range(200)],
-            rows,
-            metadata=[{"even": n % 2 == 0} for n in range(200)],
-        )
-        for seed in range(4):
-            query = vectors(1, 20 + seed)[0]
-            even = {str(number): rows[number] for number in range(0, 200, 2)}
-            hits = db.vectors.search(query, where={"metadata.even": True}, limit=5)
-            assert [hit.item.id for hit in hits] == expected(even, query)
 
 
 def test_threads_search_while_another_writes(path: Path) -> None:
@@ -195,25 +163,6 @@ def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_fro
             of_kind = {str(number): rows[number] for number in range(kind, 200, 10)}
             assert filtered(db, query, kind=kind) == expected(of_kind, query)
             assert any("FROM vectors v WHERE" in statement for statement in asked) == once
-
-
-def test_changes_of_metadata_and_namespaces_by_another_connection_are_followed(path: Path) -> None:
-    rows = vectors(60, 13)
-    with opened(path) as reader, opened(path) as writer:
-        writer.vectors.add_many(
-            [str(number) for number in range(60)],
-            rows,
-            metadata=[{"kind": n % 3} for n in range(60)],
-        )
-        model = {str(number): number % 3 for number in range(60)}
-        for step in range(12):
-            query = vectors(1, 600 + step)[0]
-            for kind in range(4):
-                of_kind = {id: rows[int(id)] for id, its in model.items() if its == kind}
-                assert filtered(reader, query, kind=kind) == expected(of_kind, query)
-            # Only the metadata changes, not the embedding.
-            writer.vectors.add(str(step), rows[step], metadata={"kind": 3})
-            model[str(step)] = 3
 
 
 def test_a_condition_on_a_field_that_is_not_kept_is_evaluated_in_the_file(path: Path) -> None:

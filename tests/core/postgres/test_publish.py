@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from mcpvectordb.index.keyword import TITLE_WEIGHT
 from mcpvectordb.postgres import origins, publish
 from mcpvectordb.postgres.connection import Server
 from mcpvectordb.postgres.differences import differences
-from mcpvectordb.postgres.publication import PASSAGES, DocumentsToPublish, Publication
+from mcpvectordb.postgres.publish import PASSAGES, DocumentsToPublish, Publication
 from mcpvectordb.postgres.values import from_text
 from mcpvectordb.postgres.words import Tokenizer, stored_term
 from tests.support import Letters, scaled
@@ -335,7 +336,7 @@ def test_two_publishers_of_an_origin_take_turns_or_say_so(db: Database, postgres
     filled(db)
     own, server = origins.name_of_file(db._file), Server(postgres_url)
     db.publish(postgres_url, origin="mine")
-    hasty = publish.FileToPublish(db._file, *db._indexes, 0.1, 20_000)
+    hasty, hasty.config = db._store, replace(db.config, busy_timeout=0.1)
     with origins.locked(server, "mine", own, 1):
         with pytest.raises(Busy, match="another process is publishing 'mine'"):
             publish.publish(hasty, postgres_url, origin="mine")

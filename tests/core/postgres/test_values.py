@@ -16,11 +16,6 @@ def test_a_text_comes_back_as_it_was_and_has_no_nul_meanwhile(text: str) -> None
     assert "\0" not in to_text(text)
 
 
-@given(TEXTS, TEXTS)
-def test_different_texts_stay_different(one: str, other: str) -> None:
-    assert (to_text(one) == to_text(other)) == (one == other)
-
-
 @given(TEXTS)
 def test_a_text_without_nul_stays_what_it_is(text: str) -> None:
     plain = text.replace("\0", "").replace("\ufdd0", "")

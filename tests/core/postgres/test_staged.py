@@ -12,7 +12,7 @@ from tests.support import scaled
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
-from mcpvectordb.postgres.binary_copy import (
+from mcpvectordb.postgres.staged import (
     HEADER,
     TRAILER,
     blob,
