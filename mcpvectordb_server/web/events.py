@@ -114,22 +114,26 @@ class FileWatch:
             self._thread.join(2)
 
     def _run(self) -> None:
-        version, loading, trouble = self._db.data_version(), self._db.loading, ""
-        while not self._stop.wait(WATCH_SECONDS):
+        version: int | None = None
+        loading, trouble = self._db.loading, ""
+        while True:
             try:
                 now = self._db.data_version()
-            except MCPVectorDBError as error:
+                if trouble or version not in (None, now):
+                    trouble = ""
+                    self.revision += 1
+                    self._events.publish("changed", {"revision": self.revision})
+                version = now
+                if loading and not self._db.loading:
+                    self._events.publish("model", {"state": self._model_state()})
+                    loading = False
+            except MCPVectorDBError as error:  # also if the file is away when the thread begins
                 if str(error) != trouble:  # said once, as long as it lasts
                     trouble = str(error)
                     self._events.publish("trouble", {"code": error.code, "message": trouble})
-                continue
-            if now != version or trouble:
-                version, trouble = now, ""
-                self.revision += 1
-                self._events.publish("changed", {"revision": self.revision})
-            if loading and not self._db.loading:
-                self._events.publish("model", {"state": self._model_state()})
-            loading = self._db.loading
+            loading = loading or self._db.loading
+            if self._stop.wait(WATCH_SECONDS):
+                return
 
     def _model_state(self) -> str:
         return "missing" if "vector" in self._db.memories.statistics().unavailable else "ready"

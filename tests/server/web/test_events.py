@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import queue
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,3 +110,20 @@ def test_open_streams_do_not_keep_the_server_from_ending(tmp_path: Path) -> None
             next(told)
             served.stop()
             assert not served.thread.is_alive()
+
+
+def test_a_file_that_is_away_when_its_watch_begins_is_said_and_then_followed(path: Path) -> None:
+    told: queue.Queue[str] = queue.Queue()
+
+    class Told(events.Events):
+        def publish(self, event: str, data: Any, subject: str = "") -> None:
+            told.put(event)
+
+    with Database(path, embedder=Letters()) as db:
+        path.rename(path.with_suffix(".moved"))
+        watch = events.FileWatch(db, Told())
+        watch.start()
+        assert told.get(timeout=60) == "trouble"
+        path.with_suffix(".moved").rename(path)
+        assert told.get(timeout=60) == "changed"
+        watch.close()
