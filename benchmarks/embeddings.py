@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcpvectordb.embedding.onnx import OnnxEmbedder
+    from mcpvectordb.embedding.embedder import OnnxEmbedder
 
     Matrix = NDArray[np.float32]
 
@@ -113,7 +113,7 @@ def embedded(passages: Sequence[str], cache: Path, *, query: bool = False) -> Ma
 def installed() -> OnnxEmbedder:
     """The embedder that a new file gets."""
     from mcpvectordb.embedding import weights
-    from mcpvectordb.embedding.onnx import OnnxEmbedder
+    from mcpvectordb.embedding.embedder import OnnxEmbedder
 
     folder = Config().models_folder()
     model = weights.default(folder)

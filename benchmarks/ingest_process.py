@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import embeddings
 from benchmarks.engines.clocks import peak, timed
 from mcpvectordb import Database
-from mcpvectordb.embedding.onnx import OnnxEmbedder, processors
+from mcpvectordb.embedding.embedder import OnnxEmbedder, processors
 
 if TYPE_CHECKING:
     import numpy as np

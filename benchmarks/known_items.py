@@ -22,7 +22,7 @@ from statistics import fmean, stdev
 
 from benchmarks import metrics, report
 from mcpvectordb import Chunk, Config, Database, Document, InvalidInput
-from mcpvectordb.text.stop_words import stop_words
+from mcpvectordb.text.tokens import stop_words
 
 PAGE = 10  # results of a query that count
 TERMS = 4

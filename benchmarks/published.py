@@ -30,7 +30,7 @@ from benchmarks.postgres import Server, started
 from benchmarks.store import filled, say
 from mcpvectordb import Chunk, Config, Database, Results
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.text.stop_words import ENGLISH
+from mcpvectordb.text.tokens import ENGLISH
 
 MODES = ("text", "vector", "hybrid", "document")
 FIRST = 10

@@ -27,8 +27,9 @@ from benchmarks.quality import sample, searches
 from benchmarks.store import filled, say
 from mcpvectordb import Config, Database, Scores
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.search.relevance import MANY_WORDS, WEAK, Weights, coverage, reread
-from mcpvectordb.search.snippets import Snippets
+from mcpvectordb.ranking.relevance import MANY_WORDS, WEAK, Weights, coverage, reread
+from mcpvectordb.ranking.snippets import Snippets
+from mcpvectordb.text.query import parse_query
 from mcpvectordb.text.tokens import is_non_latin
 
 EVIDENCE = {
@@ -118,7 +119,7 @@ def _answers(
 ) -> Iterator[Result]:
     search = searches(db, mode)
     for id, text in queries.items():
-        judged, snippets = asked.judged[id] if of is asked else {}, Snippets(text)
+        judged, snippets = asked.judged[id] if of is asked else {}, Snippets(parse_query(text))
         for hit in search(text, limit=DEPTH):
             if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
                 document = hit.item.document

@@ -41,15 +41,7 @@ if TYPE_CHECKING:
         UnsupportedFormat,
         Unwritable,
     )
-    from mcpvectordb.history.records import ChangedItem, Forgotten, HistoryEntry, Undone
-    from mcpvectordb.importers.items import Imported
-    from mcpvectordb.joint.records import (
-        Duplicates,
-        LineMatch,
-        LineMatches,
-        Projection,
-        Quotation,
-    )
+    from mcpvectordb.history.records import ChangedItem, Forgotten, HistoryEntry, Merged, Undone
     from mcpvectordb.memories.memory import (
         Change,
         Entry,
@@ -61,8 +53,7 @@ if TYPE_CHECKING:
         Thread,
         Updated,
     )
-    from mcpvectordb.merge.records import Merged
-    from mcpvectordb.postgres.records import Published, PublishedItems
+    from mcpvectordb.postgres import Published, PublishedItems
     from mcpvectordb.records import (
         Backlog,
         Chunk,
@@ -86,7 +77,16 @@ if TYPE_CHECKING:
         Stats,
         Synced,
     )
+    from mcpvectordb.search.records import (
+        Context,
+        Duplicates,
+        LineMatch,
+        LineMatches,
+        Projection,
+        Quotation,
+    )
     from mcpvectordb.storage.dialect import is_database_url
+    from mcpvectordb.transfer.items import Imported
     from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 __version__ = "0.1.0"
@@ -102,6 +102,7 @@ __all__ = [
     "Closed",
     "Condition",
     "Config",
+    "Context",
     "Coverage",
     "Damaged",
     "Database",
@@ -189,10 +190,9 @@ _HOMES = (
     "database",
     "embedding.embedder",
     "history.records",
-    "joint.records",
-    "merge.records",
-    "postgres.records",
-    "importers.items",
+    "search.records",
+    "postgres",
+    "transfer.items",
     "embedding.endpoint",
 )
 

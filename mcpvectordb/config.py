@@ -19,17 +19,7 @@ from mcpvectordb.errors import InvalidInput
 _PREFIX = "MCPVECTORDB_"
 SERVER_VARIABLES = frozenset(
     _PREFIX + name
-    for name in (
-        "DB",
-        "SURFACE",
-        "TRANSPORT",
-        "HOST",
-        "PORT",
-        "ROOT",
-        "DISABLE_TOOL",
-        "ALLOW_HOST",
-        "TOKEN",
-    )
+    for name in "DB SURFACE TRANSPORT HOST PORT ROOT DISABLE_TOOL ALLOW_HOST TOKEN".split()
 )
 """Variables that the server reads beside those of Config; the command line reads MCPVECTORDB_DB."""
 
@@ -42,21 +32,14 @@ _POSITIVE = 1, math.inf, "positive"
 _TIMEOUT = math.ulp(0.0), _DAY, "above 0 and at most 86400 seconds"
 # The least and the most that a number may be, and how an error says it.
 _RANGES: Mapping[str, tuple[float, float, str]] = {
-    "vector_weight": (0, 1, "0 to 1"),
+    **dict.fromkeys(("vector_weight", "history_share"), (0, 1, "0 to 1")),
+    **dict.fromkeys(("read_timeout", "fetch_timeout", "parse_timeout"), _TIMEOUT),
+    **dict.fromkeys(("max_source_bytes", "max_chunks"), _POSITIVE),
+    **dict.fromkeys(("parse_memory", "parse_output_bytes", "parse_output_ratio"), _POSITIVE),
+    **dict.fromkeys(("max_image_bytes", "max_image_bytes_total"), _POSITIVE),
     "busy_timeout": (0, math.inf, "0 or more seconds"),
-    "read_timeout": _TIMEOUT,
-    "max_source_bytes": _POSITIVE,
-    "fetch_timeout": _TIMEOUT,
     "host_interval": (0, _DAY, "0 to 86400 seconds"),
-    "parse_timeout": _TIMEOUT,
-    "parse_memory": _POSITIVE,
-    "parse_output_bytes": _POSITIVE,
-    "parse_output_ratio": _POSITIVE,
-    "max_chunks": _POSITIVE,
     "history_days": (0, 36_500, "0 to 36500 days"),
-    "history_share": (0, 1, "0 to 1"),
-    "max_image_bytes": _POSITIVE,
-    "max_image_bytes_total": _POSITIVE,
 }
 
 

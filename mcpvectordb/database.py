@@ -9,43 +9,92 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mcpvectordb import maintenance
 from mcpvectordb.config import Config
+from mcpvectordb.documents import rows
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
-from mcpvectordb.errors import Damaged, InvalidInput, ModelError, ReadOnly
-from mcpvectordb.history import actor
-from mcpvectordb.history.records import Forgotten, HistoryEntry, Undone
-from mcpvectordb.index import models
+from mcpvectordb.errors import Damaged, InvalidInput, ModelError, NotFound, ReadOnly
+from mcpvectordb.history.log import History, acting_as
+from mcpvectordb.history.records import Forgotten, HistoryEntry, Merged, Undone
+from mcpvectordb.index.chunks import ChunkIndex, active_model
+from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.joint.file_parts import FileEngine
-from mcpvectordb.joint.shelves import JointShelves
-from mcpvectordb.merge.records import Merged
+from mcpvectordb.ranking.ranker import checked_page, checked_window
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
-from mcpvectordb.search.ranker import checked_page
 from mcpvectordb.storage.dialect import is_database_url
-from mcpvectordb.store import OpenStore
+from mcpvectordb.storage.file import File
+from mcpvectordb.store import Engine, OpenStore
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcpvectordb.export.write import ExportFormat
+    from mcpvectordb.filters import Where
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
-    from mcpvectordb.importers.items import Imported, Into
+    from mcpvectordb.index.keyword import MemoryFulltext
+    from mcpvectordb.index.metadata_index import MetadataIndex
     from mcpvectordb.maintenance import MaintainedIndex
+    from mcpvectordb.memories.memory import Memory
     from mcpvectordb.memories.shelf import Memories
-    from mcpvectordb.merge.copies import MergedFile
-    from mcpvectordb.postgres.engine import PostgresEngine
-    from mcpvectordb.postgres.records import Published
+    from mcpvectordb.merge import MergedFile
+    from mcpvectordb.postgres import Published
+    from mcpvectordb.records import Chunk, Results
+    from mcpvectordb.search.both import Kind, Query
+    from mcpvectordb.search.records import Context, Duplicates, LineMatches, Projection, Quotation
+    from mcpvectordb.transfer.export import ExportFormat
+    from mcpvectordb.transfer.items import Imported, Into
     from mcpvectordb.vectors.shelf import Vectors
     from mcpvectordb.vectors.store import VectorStore
 
 
-class Database(JointShelves):
+class FileEngine:
+    """What a database over a file is made of; `postgres.engine` has another one."""
+
+    def __init__(self, path: str | os.PathLike[str], config: Config, tuning: Tuning) -> None:
+        self.file = File(
+            path,
+            read_only=config.read_only,
+            busy_timeout=config.busy_timeout,
+            read_timeout=config.read_timeout,
+            idle_seconds=tuning.idle_seconds,
+        )
+        memory = ResidentEntries(config.resident_bytes, tuning)
+        self.resident = memory
+        self.indexes = (
+            ChunkIndex(
+                "document",
+                "(SELECT title FROM documents WHERE key = c.owner)",
+                memory=memory,
+                filtered=rows.FILTERED,
+                unpublished="SELECT document FROM unpublished_documents",
+            ),
+            ChunkIndex("context", "", memory=memory),
+        )
+
+    def fulltext(self) -> MemoryFulltext:
+        """The words of memories."""
+        from mcpvectordb.index.keyword import MemoryFulltext
+
+        return MemoryFulltext(self.indexes[1].texts)
+
+    def metadata_index(self, names: str) -> MetadataIndex:
+        """The indexed metadata keys of memories."""
+        from mcpvectordb.index.metadata_index import MetadataIndex
+
+        return MetadataIndex(names)
+
+    def vector_store(self, history: History) -> VectorStore:
+        """The tables of vectors."""
+        from mcpvectordb.vectors.store import VectorStore
+
+        return VectorStore(self.file, history, self.resident)
+
+
+class Database:
     """One SQLite file with everything in it, created if it does not exist.
 
     `":memory:"` is a database without a file. Any number of threads and processes may use a file at
@@ -77,12 +126,13 @@ class Database(JointShelves):
         self._file.register_check(self.check)
         self._encoder.complete()
 
-    def _opened(self, path: str | os.PathLike[str]) -> FileEngine | PostgresEngine:
+    def _opened(self, path: str | os.PathLike[str]) -> Engine:
         """The engine of a file, or of what was published."""
         if is_database_url(path):
             from mcpvectordb.postgres import require_driver
 
             require_driver()
+
             from mcpvectordb.postgres.engine import PostgresEngine
 
             return PostgresEngine(path, self.config.read_timeout, self._tuning)
@@ -95,7 +145,7 @@ class Database(JointShelves):
         """The vectors shelf: embeddings of your own."""
         from mcpvectordb.vectors.shelf import Vectors
 
-        return Vectors(self._store, self._vector_store)
+        return Vectors(self._store, self._store.vector_store)
 
     @cached_property
     def memories(self) -> Memories:
@@ -104,10 +154,6 @@ class Database(JointShelves):
 
         return Memories(self._store)
 
-    @cached_property
-    def _vector_store(self) -> VectorStore:
-        return self._engine.vector_store(self._history)
-
     @property
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
         """Everything that can be checked and made again."""
@@ -115,7 +161,7 @@ class Database(JointShelves):
             self.documents.unpublished,
             self._history,
             *self._indexes,
-            self._vector_store,
+            self._store.vector_store,
             self._store.fulltext,
             self._store.metadata_index,
         )
@@ -193,11 +239,7 @@ class Database(JointShelves):
         waits is embedded then, after `embed_in_background`. With `wait` this returns when all is
         loaded.
         """
-        self._encoder.warm()
-        self._store.preload.start()
-        if wait:
-            self._encoder.wait_for_model()
-            self._store.preload.wait()
+        self._encoder.warm(wait=wait)
 
     @property
     def loading(self) -> bool:
@@ -218,7 +260,7 @@ class Database(JointShelves):
 
     def acting_as(self, name: str) -> AbstractContextManager[None]:
         """Let the changes of a block be made by `name` in the history; otherwise it is "python"."""
-        return actor.acting_as(name)
+        return acting_as(name)
 
     def history(
         self, name: str | None = None, *, since: str | None = None, limit: int = 20
@@ -233,18 +275,35 @@ class Database(JointShelves):
         items = None if name is None else self._history_items(name)
         return self._timeline.entries(items, since, limit)
 
-    def diff(self, change: int) -> str:
-        """What the change with this number did to texts and metadata, as a unified diff."""
-        return self._timeline.diff(change)
+    def diff(self, change: int, name: str | None = None) -> str:
+        """What the change with this number did to texts and metadata, as a unified diff.
+
+        It is about all that was changed, or what concerns `name`; see `history`.
+        """
+        return self._timeline.diff(change, None if name is None else self._history_items(name))
 
     def undo(self, change: int | None = None, *, embed: bool = True) -> Undone:
-        """Take back the change with this number (see `history`), or the latest one.
+        """Take back the change with this number (see `history`), or the latest not yet undone.
 
-        An undo is a change itself, so it can be undone. Items that were changed again since stay as
+        So one call after the other steps further back; `redo` steps forward again. An undo is a
+        change itself, so its number can be undone. Items that were changed again since stay as
         they are (`Undone.kept`); if all were, InvalidInput is raised. Embeddings are made again, as
         far as the file has none for the same text; with `embed=False` by `embed_pending`.
         """
-        undone = self._timeline.undo(change)
+        return self._embedded(self._timeline.undo(change), embed)
+
+    def redo(self, *, embed: bool = True) -> Undone:
+        """Take the last undo back, whose number the result has; again: the one before it.
+
+        Raises InvalidInput if something else was changed since, NotFound if nothing was undone.
+        """
+        return self._embedded(self._timeline.redo(), embed)
+
+    def next_undo(self, *, redo: bool = False) -> HistoryEntry:
+        """The change that `undo()` would take back, or with `redo` the undo that `redo()` would."""
+        return self._timeline.next_undo(redo=redo)
+
+    def _embedded(self, undone: Undone, embed: bool) -> Undone:
         if not embed:
             return undone
         try:
@@ -264,7 +323,7 @@ class Database(JointShelves):
         Embeddings come along if both files use the same model. The other file is not changed. It is
         one transaction: a kill leaves this file as it was, and other writers wait meanwhile.
         """
-        from mcpvectordb.merge.copies import FileMerge
+        from mcpvectordb.merge import FileMerge
 
         other_path = self._checked_other(path)
         with self._opened_other(other_path) as other:
@@ -275,7 +334,7 @@ class Database(JointShelves):
                     f"{other_path} was not merged, and nothing changed: {error}"
                 ) from None
         with self._file.reading(limited=False) as sql:
-            model = models.active(sql)
+            model = active_model(sql)
             waiting = self._encoder.pending(sql, model) if model else 0
         self.documents.unpublished.clean()
         note = f"waiting for their embeddings: {counted_passages(waiting)}" if waiting else ""
@@ -321,14 +380,14 @@ class Database(JointShelves):
 
     @property
     def _side(self) -> MergedFile:
-        from mcpvectordb.merge.copies import MergedFile
+        from mcpvectordb.merge import MergedFile
 
-        return MergedFile(self._store, self._versioned, self._vector_store)
+        return MergedFile(self._store, self._versioned, self._store.vector_store)
 
     @property
     def _versioned(self) -> tuple[VersionedShelf, ...]:
         return (
-            self.documents.versioned,
+            self.documents.writer,
             self.documents.library_versions,
             self.memories.versioned,
             self.vectors.versioned,
@@ -406,7 +465,7 @@ class Database(JointShelves):
         write, and appears complete or not at all. An existing file is an error or, with
         `overwrite`, replaced; a folder never is.
         """
-        from mcpvectordb.export.write import export
+        from mcpvectordb.transfer.export import export
 
         self._file.require_file("an export")
         return export(
@@ -490,7 +549,7 @@ class Database(JointShelves):
     ) -> Imported:
         """Import what another program has stored; the report says what came and what did not.
 
-        `kind` is one of `importers.KINDS`; without it the source is recognised by its content. The
+        `kind` is one of `kinds.KINDS`; without it the source is recognised by its content. The
         source is only read, and may be in use. Importing again brings what is new and what changed;
         items that were changed here stay as they are. After a kill, the same call continues.
         `dry_run` only reports. Embeddings are kept where they are those of the file's model;
@@ -501,9 +560,9 @@ class Database(JointShelves):
         table, text, id, title, embedding, metadata   columns or fields of tables, JSON Lines, CSV
         model      the name of the model that made the embeddings, where the source does not say it
         """
-        from mcpvectordb.importers.items import ImportOptions
-        from mcpvectordb.importers.run import run
-        from mcpvectordb.importers.write import ImportTarget
+        from mcpvectordb.transfer.items import ImportOptions
+        from mcpvectordb.transfer.restore import ImportTarget
+        from mcpvectordb.transfer.write import run
 
         self._file.require_file("an import")
         target = ImportTarget(self._store, self.documents, self.memories, self.vectors)
@@ -546,3 +605,204 @@ class Database(JointShelves):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # Documents and memories asked together; their modules are loaded on first use: many processes
+    # need neither.
+
+    def search(
+        self,
+        query: Query,
+        *,
+        kind: Kind | None = None,
+        library: str | None = None,
+        thread: str | None = None,
+        tags: Sequence[str] | None = None,
+        where: Where | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        min_relevance: float = 0.0,
+        group: bool = False,
+        newer: str | None = None,
+    ) -> Results[Chunk | Memory]:
+        """The passages of documents and the memories that answer a query best, in one ranking.
+
+        `query` is a text, or a list of searches by `words`, by `meaning` or by both (`text`), whose
+        rankings are fused by reciprocal ranks, the first counting double: [{"words": "E-4021"},
+        {"meaning": "the pump does not start"}].
+
+        `kind` ("documents" or "memories") asks for one kind. A `library` has documents only, a
+        `thread` and `tags` memories only, and so does a `where` that names a field of one kind.
+        `since` and `until` are dates (2025-11-29, 2025-11), ages (7d), today or yesterday: for a
+        memory the time at which it was stored, for a document the field `date`: its own (metadata
+        `date`, as of front matter and e-mails), else that of its file, else that of its ingest.
+
+        Both kinds are ranked together by `relevance`, each in its own order. Where that is not
+        known of every hit (`Results.uncalibrated`), they alternate. `group` brings the best passage
+        of each document before others, and `newer`, a half-life such as 30d, prefers what is newer;
+        see `documents.search`.
+        """
+        from mcpvectordb.search import both
+
+        which = both.checked_filters(
+            kind, library=library, thread=thread, tags=tags, where=where, since=since, until=until
+        )
+        return both.search(
+            self._file,
+            self.documents,
+            lambda: self.memories,
+            query,
+            which,
+            limit=limit,
+            offset=offset,
+            min_relevance=min_relevance,
+            group=group,
+            newer=newer,
+        )
+
+    def context(
+        self,
+        query: Query | Results[Chunk | Memory],
+        *,
+        budget: int = 2000,
+        limit: int = 8,
+        offset: int = 0,
+        reserved: int = 0,
+        **options: Any,
+    ) -> Context:
+        """What a search finds as one text for a model: each passage below the line that cites it.
+
+        `query`, `limit`, `offset` and other `options` are those of `search`; or it is what that
+        returned. The text has at most `budget` tokens (at least 100) of four characters, less
+        `reserved` characters. All passages are cut to the same length before the last ones are left
+        out; of the first a beginning always stays.
+        """
+        from mcpvectordb.records import Results
+        from mcpvectordb.search.context import context
+
+        if not isinstance(query, Results):
+            query = self.search(query, limit=limit, offset=offset, **options)
+        return context(query, budget, offset=offset, reserved=reserved)
+
+    def grep(
+        self,
+        pattern: str,
+        *,
+        literal: bool = False,
+        case_sensitive: bool = True,
+        kind: Kind | None = None,
+        library: str | None = None,
+        thread: str | None = None,
+        limit: int = 50,
+    ) -> LineMatches:
+        """The lines of documents and memories that match a regular expression, or have a literal.
+
+        The expression is one of RE2, which takes time linear in the text: no look-around and no
+        back-references, and no pattern of more than 30,000 of its instructions. What cannot be
+        read within `Config.read_timeout` is left out, and `note` says so; it also says where a long
+        line was searched in pieces, so that a match longer than half a piece may be missing.
+        """
+        from mcpvectordb.search import both, texts
+
+        checked_window(limit, 0)
+        expression = texts.compiled(pattern, literal=literal, case_sensitive=case_sensitive)
+        which = both.checked_filters(kind, library=library, thread=thread)
+        return texts.grep(self._store, expression, which, limit)
+
+    def verify(
+        self,
+        quotation: str,
+        *,
+        document: str | None = None,
+        memory: int | None = None,
+        line: int | None = None,
+        page: int | None = None,
+    ) -> Quotation:
+        """Whether a quotation stands in a stored text, and where: in all that is stored.
+
+        `document` (a name as for `documents.lookup`, also with a line) or `memory` says where it
+        should stand, `line` or `page` at which place of it. Spacing, hyphens and the forms of
+        quotation marks may differ, words may not; see `Quotation.status`.
+        """
+        from mcpvectordb.search import texts
+
+        text = texts.checked_quotation(quotation)
+        with self._file.reading() as sql:
+            stated = texts.stated_place(
+                sql, self._store, self.documents, document, memory, line, page
+            )
+            return texts.QuotationSearch(sql, self._store, text).verify(stated)
+
+    def similar(
+        self,
+        *,
+        document: str | None = None,
+        memory: int | None = None,
+        chunk: int | None = None,
+        kind: Kind | None = None,
+        limit: int = 10,
+    ) -> Results[Chunk | Memory]:
+        """The documents and memories most similar to a stored one, by their embeddings.
+
+        `document` is a name as for `documents.lookup`. The score is the cosine between the best
+        passage of each and the mean of the passages of the one that is given. With a `chunk`
+        (`Chunk.id`) in place of both, or a document with lines, passages are compared with this
+        one, or those at these lines, alone, and several of one document may be returned.
+        """
+        from mcpvectordb.search import both, texts
+        from mcpvectordb.search.embeddings import SimilarTexts
+
+        checked_window(limit, 0)
+        wanted = both.checked_filters(kind)
+        with self._file.reading() as sql:
+            model = active_model(sql)
+            if chunk is not None and document is None and memory is None:
+                if model is None or not self.documents.chunks_by_ids([chunk]):
+                    raise NotFound(f"no passage has the id {chunk}")
+                return SimilarTexts(sql, self._store, model).to_chunks([chunk], wanted, limit)
+            given, place = texts.named_text(sql, self._store, self.documents, document, memory)
+            if model is None:
+                raise AssertionError  # a stored text has chunks, and these a model
+            similar = SimilarTexts(sql, self._store, model)
+            if place is not None and place.line is not None:
+                chunks = similar.at_lines(given.key, place.line, place.lines or 1)
+                return similar.to_chunks(chunks, wanted, limit)
+            return similar.to_item(
+                "documents" if given.is_document else "memories", given.key, wanted, limit
+            )
+
+    def highlights(self, text: str, query: str) -> list[tuple[int, int]]:
+        """(start, end) of the words and phrases of a query in a text, in characters.
+
+        Words are compared as the search by words compares them, by their stems.
+        """
+        from mcpvectordb.ranking.snippets import occurrences
+        from mcpvectordb.text.query import parse_query
+
+        with self._file.reading():  # the time of a read runs only inside of one
+            return occurrences(text, parse_query(query).marked, stemmed=True)
+
+    def projection(self) -> Projection:
+        """All embedded passages in the plane, by principal component analysis, for a map of them.
+
+        It reads every embedding of the file: about a second for 100,000 passages.
+        """
+        from mcpvectordb.search.embeddings import projection
+
+        with self._file.reading(limited=False) as sql:
+            return projection(sql, self._store, active_model(sql))
+
+    def duplicates(self, *, min_cosine: float = 0.95) -> list[Duplicates]:
+        """Groups of passages that say nearly the same, the largest first, by their embeddings.
+
+        Each passage of a group has such a cosine with at least one other of it. The comparison is
+        approximate, so that it takes seconds in a large file: of pairs just above the threshold a
+        few are missed, of equal ones none. All embeddings are in memory meanwhile.
+        """
+        from mcpvectordb.search.embeddings import duplicates
+
+        if not 0.5 <= min_cosine <= 1:
+            raise InvalidInput(f"min_cosine must be 0.5 to 1, not {min_cosine}")
+        with self._file.reading(limited=False) as sql:
+            return duplicates(sql, self._store, active_model(sql), min_cosine)

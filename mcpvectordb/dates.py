@@ -69,6 +69,20 @@ def parse(text: object, name: str, *, end: bool = False) -> str:
         ) from None
 
 
+def own(value: object) -> str | None:
+    """Return the date that a document gives itself (metadata `date`) as stored text, else None.
+
+    A year, also as a number, and a month mean their first day. PostgreSQL reads the same
+    (`postgres/connection.py`), hence no years in which a time might be none in UTC.
+    """
+    text = str(value) if isinstance(value, str | int) else ""
+    text = f"{text}-01-01"[:10] if _MONTH.fullmatch(text) else text
+    try:
+        return None if text[:4] in ("0001", "9999") else parse(text, "date")
+    except InvalidInput:
+        return None
+
+
 def check_stored(text: object) -> None:
     """Raise InvalidInput unless a text is a time as it is stored: it may be of another file."""
     if parse(text, "a time") != text:

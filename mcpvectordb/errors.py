@@ -1,5 +1,7 @@
 """All errors of the library; each has a stable `code` and subclasses the matching builtin error.
 
+The code is the name of the class in snake case: `InvalidFilter.code` is "invalid_filter".
+
 MCPVectorDBError
 ├── InvalidInput (ValueError)            an argument cannot be used as it is
 │   └── InvalidFilter                    a `where` condition is invalid
@@ -31,6 +33,8 @@ MCPVectorDBError
     └── EmbeddingFailed (RuntimeError)   the embedder returned unusable vectors
 """
 
+import re
+
 LONGEST_QUOTE = 200
 """Most characters that an error message repeats of a value it was given."""
 
@@ -51,131 +55,100 @@ class MCPVectorDBError(Exception):
 
     code = "error"
 
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:  # a subclass elsewhere is the same error to a program
+            words = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+            cls.code = words.removesuffix("_error")
+
 
 class InvalidInput(MCPVectorDBError, ValueError):
     """An argument cannot be used as it is; the message names it and what is allowed."""
-
-    code = "invalid_input"
 
 
 class InvalidFilter(InvalidInput):
     """A `where` condition has an unknown field or operator, or a value of the wrong type."""
 
-    code = "invalid_filter"
-
 
 class NotFound(MCPVectorDBError, LookupError):
     """No item has the given id."""
-
-    code = "not_found"
 
 
 class ReadTimeout(MCPVectorDBError, TimeoutError):
     """A read took longer than `Config.read_timeout` and was stopped; nothing was changed."""
 
-    code = "read_timeout"
-
 
 class DatabaseError(MCPVectorDBError):
     """The database file cannot be used as requested."""
-
-    code = "database"
 
 
 class NotOurFile(DatabaseError):
     """The file is not an mcpvectordb database; it was not changed."""
 
-    code = "not_our_file"
-
 
 class NewerFile(DatabaseError):
     """The file was written by a newer version of mcpvectordb."""
-
-    code = "newer_file"
 
 
 class Damaged(DatabaseError):
     """The file's content is inconsistent: run `check`, then `rebuild`, or restore a copy."""
 
-    code = "damaged"
-
 
 class ReadOnly(DatabaseError, PermissionError):
     """The file is open for reading only."""
-
-    code = "read_only"
 
 
 class Unwritable(DatabaseError, OSError):
     """The disk is full, or the file or its folder cannot be written."""
 
-    code = "unwritable"
-
 
 class Busy(DatabaseError, TimeoutError):
     """Other processes held the file's write lock for too long."""
-
-    code = "busy"
 
 
 class Unreachable(DatabaseError, ConnectionError):
     """The PostgreSQL server cannot be reached, refused the login, or cut the connection."""
 
-    code = "unreachable"
-
 
 class Closed(DatabaseError):
     """The Database is closed."""
-
-    code = "closed"
 
 
 class IngestError(MCPVectorDBError):
     """A source could not be ingested; nothing of it was stored."""
 
-    code = "ingest"
-
 
 class Unreadable(IngestError, OSError):
     """The path is missing, a folder, a device, or not readable."""
-
-    code = "unreadable"
 
 
 class Refused(IngestError, PermissionError):
     """The safety rules do not allow this path or URL."""
 
-    code = "refused"
-
 
 class Exists(IngestError, FileExistsError):
     """A document of the library has this source with another text; it was not to be replaced."""
-
-    code = "exists"
 
 
 class TooLarge(IngestError, ValueError):
     """The source is above the size limit."""
 
-    code = "too_large"
-
 
 class UnsupportedFormat(IngestError, ValueError):
     """There is no parser for this format; the message lists the supported ones."""
 
-    code = "unsupported_format"
-
 
 class ParseFailed(IngestError, ValueError):
-    """The content is encrypted or damaged, or it exceeds a limit of the parser."""
+    """The content is encrypted or damaged, or it exceeds a limit of the parser.
 
-    code = "parse_failed"
+    `settled` says that reading it again would end alike; a time limit may be met another time.
+    """
+
+    settled: bool = True
 
 
 class NoText(IngestError, ValueError):
     """The source has no text to search; `images` of its `pages` could be read by OCR."""
 
-    code = "no_text"
     pages: int = 0
     images: tuple[int, ...] = ()
 
@@ -183,13 +156,9 @@ class NoText(IngestError, ValueError):
 class FetchFailed(IngestError, OSError):
     """The network or the server failed."""
 
-    code = "fetch_failed"
-
 
 class RetryLater(FetchFailed):
     """The host may be asked for its next page in so many `seconds`, and nobody waited."""
-
-    code = "retry_later"
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -199,28 +168,18 @@ class RetryLater(FetchFailed):
 class ModelError(MCPVectorDBError):
     """An embedding model cannot be used."""
 
-    code = "model"
-
 
 class ModelMissing(ModelError, LookupError):
     """The model is unknown or its files are not installed; the message says how to get them."""
-
-    code = "model_missing"
 
 
 class EndpointFailed(ModelMissing):
     """A model's endpoint cannot be asked or gave no usable answer; what it should embed waits."""
 
-    code = "endpoint_failed"
-
 
 class ModelDamaged(ModelError, ValueError):
     """A model file does not have the SHA-256 digest given in the catalogue."""
 
-    code = "model_damaged"
-
 
 class EmbeddingFailed(ModelError, RuntimeError):
     """The embedder returned the wrong shape, or values that cannot be ranked."""
-
-    code = "embedding_failed"

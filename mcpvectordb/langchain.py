@@ -8,7 +8,7 @@ file's own model is used.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -20,11 +20,11 @@ from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from mcpvectordb import Chunk, Condition, Database, Document, Hit
+from mcpvectordb import Condition, Database, Document
+from mcpvectordb.frameworks import BATCH, among, passages
 from mcpvectordb.records import Mode
 
 _TITLE = 80  # characters of a text that name it if its metadata do not
-_IDS = 500  # that are looked up at once
 
 Filter = Mapping[str, Any] | Sequence[Condition]
 """Conditions on metadata, {"author": "ann", "year": {"gte": 2020}}, or any conditions in a list."""
@@ -117,8 +117,8 @@ class LangChainStore(VectorStore):
         """The documents with these ids, in their order; unknown ids are left out."""
         found = {
             each.source: each
-            for where in _with_ids(ids)
-            for each in self.db.documents.browse(library=self.library, where=where, limit=_IDS)
+            for some in among("source", ids)
+            for each in self.db.documents.browse(library=self.library, where=[some], limit=BATCH)
         }
         return [self._document(found[id]) for id in dict.fromkeys(ids) if id in found]
 
@@ -126,8 +126,8 @@ class LangChainStore(VectorStore):
         """Delete the documents with these ids, or without ids all documents of the library."""
         if ids is None:
             self.db.documents.delete(library=self.library)
-        for where in _with_ids(ids or ()):
-            self.db.documents.delete(library=self.library, where=where)
+        for some in among("source", ids or ()):
+            self.db.documents.delete(library=self.library, where=[some])
         return True
 
     def similarity_search(
@@ -184,7 +184,8 @@ class LangChainRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[LangChainDocument]:
-        hits = self.db.documents.search(
+        found = passages(
+            self.db,
             query,
             mode=self.mode,
             library=self.library,
@@ -192,28 +193,11 @@ class LangChainRetriever(BaseRetriever):
             limit=self.k if k is None else k,
             rerank=self.rerank,
             min_relevance=self.min_relevance,
-            plain=True,
         )
-        return [_passage(hit) for hit in hits]
-
-
-def _passage(hit: Hit[Chunk]) -> LangChainDocument:
-    chunk = hit.item
-    return LangChainDocument(
-        id=f"{chunk.document.id}#{chunk.position}",
-        page_content=chunk.passage,
-        metadata={
-            **chunk.document.metadata,
-            "title": chunk.document.title,
-            "source": chunk.document.source,
-            "page": chunk.page,
-            "first_line": chunk.first_line,
-            "last_line": chunk.last_line,
-            "citation": chunk.citation,
-            "score": hit.score,
-            "relevance": hit.relevance,
-        },
-    )
+        return [
+            LangChainDocument(id=id, page_content=text, metadata={**metadata, "score": score})
+            for id, text, metadata, score in found
+        ]
 
 
 def _where(filter: Filter | None) -> Sequence[Condition] | None:
@@ -240,9 +224,3 @@ def _model_name(embeddings: Embeddings) -> str:
     named = (getattr(embeddings, name, None) for name in ("model", "model_name", "model_id"))
     model = next((each for each in named if isinstance(each, str) and each), "")
     return f"{type(embeddings).__name__} {model}".strip()
-
-
-def _with_ids(ids: Sequence[str]) -> Iterator[list[Condition]]:
-    """The condition to have one of these ids, as many at once as a condition may name."""
-    for start in range(0, len(ids), _IDS):
-        yield [Condition("source", "in", list(ids[start : start + _IDS]))]

@@ -25,8 +25,9 @@ from llama_index.core.vector_stores.types import (
 )
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 
-from mcpvectordb import Chunk, Condition, Database, Hit, InvalidFilter, InvalidInput, Vector
+from mcpvectordb import Condition, Database, InvalidFilter, InvalidInput, Vector
 from mcpvectordb.filters import Where
+from mcpvectordb.frameworks import among, passages
 from mcpvectordb.records import Mode
 
 _PAGE = 1_000  # vectors that are read at once
@@ -134,14 +135,10 @@ class LlamaIndexStore(BasePydanticVectorStore):
         )
 
     def _chosen(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[Vector]:
+        where = _conditions(filters)
         if node_ids is None:
-            return self._matching(_conditions(filters))
-        batches = (node_ids[start : start + _PAGE] for start in range(0, len(node_ids), _PAGE))
-        return [
-            each
-            for some in batches
-            for each in self._matching([*_conditions(filters), *_among("id", some)])
-        ]
+            return self._matching(where)
+        return [each for some in among("id", node_ids) for each in self._matching([*where, some])]
 
     def _matching(self, where: Where | None) -> list[Vector]:
         found: list[Vector] = []
@@ -175,38 +172,21 @@ class LlamaIndexRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
-        self._db, self._top_k, self._library, self._mode = db, similarity_top_k, library, mode
-        self._where, self._rerank = where, rerank
+        self._db = db
+        self._asked = {
+            "limit": similarity_top_k,
+            "library": library,
+            "mode": mode,
+            "where": where,
+            "rerank": rerank,
+        }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._db.documents.search(
-            query_bundle.query_str,
-            mode=self._mode,
-            library=self._library,
-            where=self._where,
-            limit=self._top_k,
-            rerank=self._rerank,
-            plain=True,
-        )
-        return [_passage(hit) for hit in found]
-
-
-def _passage(hit: Hit[Chunk]) -> NodeWithScore:
-    chunk = hit.item
-    metadata = {
-        **chunk.document.metadata,
-        "title": chunk.document.title,
-        "source": chunk.document.source,
-        "page": chunk.page,
-        "first_line": chunk.first_line,
-        "last_line": chunk.last_line,
-        "citation": chunk.citation,
-        "relevance": hit.relevance,
-    }
-    node = TextNode(
-        id_=f"{chunk.document.id}#{chunk.position}", text=chunk.passage, metadata=metadata
-    )
-    return NodeWithScore(node=node, score=hit.score)
+        found = passages(self._db, query_bundle.query_str, **self._asked)
+        return [
+            NodeWithScore(node=TextNode(id_=id, text=text, metadata=metadata), score=score)
+            for id, text, metadata, score in found
+        ]
 
 
 def _node(vector: Vector) -> BaseNode:

@@ -12,12 +12,13 @@ import apsw
 
 from mcpvectordb import errors
 from mcpvectordb.config import PRECISIONS
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
+from mcpvectordb.documents.write import UnpublishedDocuments
 from mcpvectordb.history.log import clear
-from mcpvectordb.index import models
+from mcpvectordb.index.chunks import active_model
 from mcpvectordb.index.encoder import Encoder
 from mcpvectordb.records import Stats
 from mcpvectordb.storage import fts5, vec0
+from mcpvectordb.storage.dialect import FileConnection, Sql
 from mcpvectordb.storage.file import File, uri
 from mcpvectordb.storage.log import Mark
 from mcpvectordb.storage.schema import VERSION
@@ -70,13 +71,13 @@ INITIAL_SETTINGS = "('model', 'chunk_size', 'chunk_overlap')"
 class MaintainedIndex(Protocol):
     """An index that can be made again from the ordinary tables."""
 
-    def optimize(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: Sql) -> None:
         """Free the space that removed rows still take."""
 
-    def rebuild(self, sql: apsw.Connection) -> None:
+    def rebuild(self, sql: Sql) -> None:
         """Make the index again from the tables."""
 
-    def problems(self, sql: apsw.Connection) -> Iterable[str]:
+    def problems(self, sql: Sql) -> Iterable[str]:
         """What is wrong with the index, one sentence for each problem."""
 
 
@@ -150,12 +151,12 @@ def rebuild(file: File, indexes: Sequence[MaintainedIndex]) -> None:
         _empty_cache(sql)
 
 
-def _empty_cache(sql: apsw.Connection) -> None:
+def _empty_cache(sql: Sql) -> None:
     """Delete what earlier versions kept: it may contain words of deleted documents."""
     sql.execute("DELETE FROM cache")
 
 
-def invalid_values(sql: apsw.Connection) -> Iterator[str]:
+def invalid_values(sql: Sql) -> Iterator[str]:
     """Values in ordinary tables that are never written, one sentence for each kind of them."""
     for column in JSON_COLUMNS:
         count = sql.execute(f"SELECT count(*) FROM {column.table} WHERE {column.invalid}").get
@@ -174,7 +175,7 @@ def invalid_values(sql: apsw.Connection) -> Iterator[str]:
 
 def stats(file: File, encoder: Encoder) -> Stats:
     """Counts and sizes of a file, and the settings it was made with."""
-    from mcpvectordb.documents.unfinished import unfinished
+    from mcpvectordb.documents.sync import unfinished
 
     with file.reading() as sql:
         documents, libraries = sql.execute(
@@ -196,7 +197,7 @@ def stats(file: File, encoder: Encoder) -> Stats:
         else:
             history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
             notes += unfinished(sql)
-        model = models.active(sql)
+        model = active_model(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
         precision = encoder.expected_precision(sql)
@@ -264,7 +265,7 @@ def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool
     cache are.
     """
     with contextlib.closing(
-        apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
+        FileConnection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
     ) as connection:
         vec0.load(connection)
         for pragma in (

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from mcpvectordb.errors import Damaged, InvalidInput, quoted
@@ -24,8 +25,7 @@ def encode(metadata: Mapping[str, Any] | None, name: str = "metadata") -> str:
         raise InvalidInput(
             f"{name} must be an object with text keys, not {type(metadata).__name__}"
         )
-    if not _is_plain(metadata):
-        check(metadata, name)
+    check(metadata, name)
     text = _WRITER.encode(metadata)
     if len(text) > MAX_CHARACTERS:
         raise InvalidInput(
@@ -46,12 +46,13 @@ def received(text: object) -> dict[str, Any]:
     """The metadata of a text from another file, if `encode` could have made it: InvalidInput."""
     try:
         value = decode(storable(text, "metadata"))
-    except (json.JSONDecodeError, RecursionError, Damaged):
+    except Damaged:
         raise InvalidInput("metadata is not a JSON object") from None
     encode(value)
     return value
 
 
+@lru_cache(maxsize=4096)  # passages of a document share their headings
 def decode_list(text: str) -> tuple[str, ...]:
     """Return the texts of a stored JSON list."""
     values = _loaded(text)
@@ -118,27 +119,6 @@ def from_base64(value: object, name: str) -> bytes:
     raise InvalidInput(f"{name} is not base64 text")
 
 
-def _is_plain(metadata: Mapping[Any, Any]) -> bool:
-    """Whether a fast check finds only flat ASCII metadata, which needs no further checks."""
-    if type(metadata) is not dict:
-        return False
-    for key, value in metadata.items():
-        kind = type(value)
-        if not (
-            type(key) is str
-            and key.isascii()
-            and (
-                (kind is str and value.isascii())
-                or (kind is int and -(2**63) <= value < 2**63)
-                or (kind is float and math.isfinite(value))
-                or kind is bool
-                or value is None
-            )
-        ):
-            return False
-    return True
-
-
 def check(value: object, place: str = "metadata", depth: int = 0) -> None:
     """Raise InvalidInput, which names the place, if JSON and SQLite cannot hold a value."""
     if depth > MAX_DEPTH:
@@ -158,8 +138,10 @@ def check(value: object, place: str = "metadata", depth: int = 0) -> None:
             for key, item in value.items():
                 if not isinstance(key, str):
                     raise InvalidInput(f"{place} has the key {quoted(key)}, but keys must be text")
-                storable(key, f"a key of {place}")
-                check(item, f"{place}.{key}", depth + 1)
+                if not key.isascii():
+                    storable(key, f"a key of {place}")
+                if not (isinstance(item, str) and item.isascii()):  # most need no further check
+                    check(item, f"{place}.{key}", depth + 1)
         case list() | tuple():
             for position, item in enumerate(value):
                 check(item, f"{place}[{position}]", depth + 1)

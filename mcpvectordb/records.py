@@ -6,8 +6,9 @@ import base64
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -18,6 +19,8 @@ from typing import (
     dataclass_transform,
     overload,
 )
+
+from mcpvectordb import dates
 
 T = TypeVar("T")
 
@@ -49,7 +52,7 @@ class Record:
         self.__dict__.update(values)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self.__dataclass_fields__)
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
         return f"{type(self).__qualname__}({values})"
 
     def __eq__(self, other: object) -> bool:
@@ -63,9 +66,19 @@ class Record:
 
         Bytes become base64 text.
         """
-        values = {name: _in_json(self.__dict__[name]) for name in self.__dataclass_fields__}
+        values = {name: _in_json(getattr(self, name)) for name in self.__dataclass_fields__}
         citation = getattr(self, "citation", None)
         return values if citation is None else {**values, "citation": citation}
+
+    def moment(self, field: str) -> datetime | None:
+        """A time, which is stored as text, as a datetime in UTC: `document.moment("created_at")`.
+
+        None where it is not known.
+        """
+        text = getattr(self, field)
+        if text == "":
+            return None
+        return datetime.fromisoformat(dates.parse(text, field))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -104,15 +117,27 @@ def _in_json(value: Any) -> Any:
 
 def _compared(record: Any) -> tuple[Any, ...]:
     return tuple(
-        record.__dict__[name] for name, each in record.__dataclass_fields__.items() if each.compare
+        getattr(record, name) for name, each in record.__dataclass_fields__.items() if each.compare
     )
+
+
+# Of what is read from these, the text has lines of its own.
+EXTRACTED = frozenset(
+    """
+    url pdf epub mobi prc azw fb2 xps oxps docx docm dotx pptx pptm ppsx xlsx xlsm xltx xlsb doc dot
+    ppt pps pot xls ods odt odp rtf html htm xhtml shtml ipynb json jsonl ndjson geojson jsonld
+    webmanifest xml xsd xsl xslt rss atom opml wsdl kml gpx xlf xliff dbk docbook tei csv tsv tab
+    eml mbox mht mhtml srt vtt png jpg jpeg gif bmp tif tiff
+    """.split()
+)
 
 
 class Document(Record):
     """One ingested source. `hash` is the SHA-256 of its raw bytes; `modified` is "" if unknown.
 
     `path` is its name in listings, by which it can be looked up: its library, then its path in the
-    library's folder or its source (`Documents.lookup`).
+    library's folder or its source (`Documents.lookup`). `date` is the one that it gives itself
+    (metadata `date`), otherwise that of its file, otherwise that of its ingest.
     """
 
     id: str
@@ -127,6 +152,22 @@ class Document(Record):
     metadata: Mapping[str, Any]
     chunks: int
     path: str = ""
+
+    @property
+    def extracted(self) -> bool:
+        """Whether lines are those of the text that was extracted from it, not those of its file."""
+        return self.file_type in EXTRACTED
+
+    def place(self, first: int, last: int = 0, *, name: str = "") -> str:
+        """Its path (or `name`) with lines: notes/tea.md:3-5, or "web/tea.html, text lines 3-5"."""
+        lines = f"{first}-{last}" if last > first else f"{first}"
+        between = f", text line{'s' * (last > first)} " if self.extracted else ":"
+        return f"{name or self.path}{between}{lines}"
+
+    @property
+    def date(self) -> str:
+        """The date that it is filtered by (`date`, `since`, `until`) and that `newer` means."""
+        return dates.own(self.metadata.get("date")) or self.modified or self.created_at
 
 
 class Place(Record):
@@ -212,7 +253,9 @@ def counted_passages(count: int) -> str:
 class Chunk(Record):
     """A passage of a document: `documents.text(document.id)[start:end] == text`.
 
-    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages. If
+    `position` counts from 0, lines and pages from 1; `page` is None if the format has no pages.
+    Lines are those of the document's text, which are those of its file unless the text was
+    extracted from it (`Document.extracted`); a citation then calls them text lines. If
     the passage is a part of a table, `header` is that table's header; in a part of a code block,
     `header` and `footer` are its fences.
     """
@@ -236,8 +279,17 @@ class Chunk(Record):
         return "\n".join(part for part in (self.header, self.text, self.footer) if part)
 
     @property
+    def place(self) -> str:
+        """Its document's path with its lines: notes/tea.md:12-20."""
+        more = f"-{self.last_line}" if self.last_line > self.first_line else ""
+        return f"{self.document.path}:{self.first_line}{more}"
+
+    @property
     def citation(self) -> str:
-        """One line with title, page, lines and source; it says if the page was read by OCR."""
+        """One line with title, page, lines and source.
+
+        It says if the page was read by OCR, and if the lines are those of the extracted text.
+        """
         read_by_ocr = self.document.metadata.get("ocr_pages")
         ocr = " (OCR)" if isinstance(read_by_ocr, list) and self.page in read_by_ocr else ""
         page = f"p. {self.page}{ocr}, " if self.page is not None else ""
@@ -246,7 +298,8 @@ class Chunk(Record):
             if self.first_line == self.last_line
             else (f"lines {self.first_line}–{self.last_line}")
         )
-        return f"{self.document.title}, {page}{lines} ({self.document.source})"
+        of_text = "text " if self.document.extracted else ""
+        return f"{self.document.title}, {page}{of_text}{lines} ({self.document.source})"
 
 
 class DocumentHeading(Record):
@@ -340,6 +393,30 @@ class Hit(Record, Generic[T]):
     passage: str = ""
     highlighted: str | None = None
 
+    @classmethod
+    def shown_by(cls, show: Callable[[], tuple[int, str]], **values: Any) -> Hit[T]:
+        """A hit whose line and snippet `show` returns, when one of them is first asked for.
+
+        Many who search look at neither.
+        """
+        hit = cls(**values)
+        del hit.__dict__["line"], hit.__dict__["snippet"]
+        hit.__dict__["_show"] = show
+        return hit
+
+    if not TYPE_CHECKING:  # with it, a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in ("line", "snippet"):
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            line, snippet = self.__dict__.pop("_show")()
+            self.__dict__.update(line=line, snippet=snippet)
+            return self.__dict__[name]
+
+
+if not TYPE_CHECKING:  # their defaults, which are in `_defaults`, would be found before
+    del Hit.line, Hit.snippet
+
 
 class Explained(Record):
     """How a query was run: its time, its rows, and SQLite's query plan, with one step per line.
@@ -429,8 +506,8 @@ class Embedded(Record):
 class Ingested(Record):
     """The result of an ingest or an update; `pending` chunks have no embedding yet.
 
-    status  "indexed", "replaced" (other content), "updated" (only metadata, title or library) or
-            "skipped"
+    status  "indexed" (new), "replaced" (other content), "updated" (only metadata, title or library)
+            or "skipped" (unchanged: it was stored like this already)
     note    why chunks are pending, unless this was requested, and what could not be read
     """
 
@@ -451,6 +528,7 @@ class Synced(Record):
     partial        (path, note) of ingested files of which something could not be read
     note           why new chunks have no embedding yet, unless this was requested
     embedded       what was embedded meanwhile; the last library of a sync includes what was left
+    vanished       after the ingest of a folder: files that are no longer in it, still stored
     planned        after a dry run: (what would be done, path), such as ("index", "/notes/tea.md")
     """
 
@@ -468,6 +546,7 @@ class Synced(Record):
     embedded: Embedded = Embedded()
     updated: int = 0
     planned: tuple[tuple[str, str], ...] = ()
+    vanished: tuple[str, ...] = ()
 
 
 class Exported(Record):

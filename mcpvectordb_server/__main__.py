@@ -60,7 +60,14 @@ def serve(options: Options) -> None:
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)
     try:
-        _run(options, db, surfaces, offered, transport)
+        from mcpvectordb_server.server import Service
+
+        roots = options.roots if options.roots or options.transport != "stdio" else None
+        server = Service(db, surfaces, offered, version=__version__, roots=roots).server
+        gc.enable()
+        gc.freeze()
+        _stop_on_signals(db)
+        transport(server)
     finally:
         close_in_time(db)
     sys.stderr.flush()
@@ -88,23 +95,6 @@ def listing(options: Options) -> str:
         f"{name:{width}}  {each.surface.name}: {each.tool.description.splitlines()[0]}\n"
         for name, each in offered.items()
     )
-
-
-def _run(
-    options: Options,
-    db: Database,
-    surfaces: list[Surface],
-    offered: dict[str, ExposedTool],
-    transport: Callable[[Server[Any]], None],
-) -> None:
-    from mcpvectordb_server.server import Service
-
-    roots = options.roots if options.roots or options.transport != "stdio" else None
-    server = Service(db, surfaces, offered, version=__version__, roots=roots).server
-    gc.enable()
-    gc.freeze()
-    _stop_on_signals(db)
-    transport(server)
 
 
 def _over_stdio(server: Server[Any]) -> None:
@@ -141,9 +131,8 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
         path = "sse" if options.transport == "sse" else "mcp"
         sys.stderr.write(f"Listening on http://{name}:{port}/{path}\n")
         hosts = http.hosts_of(options.host, options.hosts)
-        anyio.run(
-            partial(http.serve, server, listener, options.transport, token=token, hosts=hosts)
-        )
+        app = http.application(server, options.transport, token=token, hosts=hosts)
+        anyio.run(partial(connections.uvicorn_server(app).serve, sockets=[listener]))
 
     return run
 

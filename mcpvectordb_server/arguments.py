@@ -56,6 +56,19 @@ class ArgumentError(InvalidInput):
         self.argument = argument
 
 
+def not_blank(name: str, value: str, hint: str = "") -> str:
+    """The text without blanks around it; one of blanks alone raises InvalidInput."""
+    if not value.strip():
+        raise InvalidInput(f"{name} must not be blank{hint}")
+    return value.strip()
+
+
+def within(name: str, value: float, least: int, most: int, hint: str = "") -> None:
+    """Raise InvalidInput for a number that is out of bounds."""
+    if not least <= value <= most:
+        raise InvalidInput(f"{name} must be {least} to {most}, not {value}{hint}")
+
+
 class Arguments:
     """The keyword-only parameters of a tool function, without the one for the server's Grant."""
 
@@ -113,8 +126,24 @@ class Arguments:
         try:
             model = self._model.model_validate(given)
         except ValidationError as error:
-            raise _argument_error(error) from None
+            raise _argument_error(self._without_branches(error)) from None
         return {name: getattr(model, name) for name in self._kinds}
+
+    def _without_branches(self, error: ValidationError) -> list[ErrorDetails]:
+        """The errors; of a parameter that takes one of several types, those of one of them.
+
+        pydantic reports every type, and puts its name into the place; the one that fits best has
+        its errors inside of the value.
+        """
+        kept: dict[tuple[int | str, ...], ErrorDetails] = {}
+        for each in error.errors(include_url=False):
+            name, *inner = each["loc"]
+            if len(set(_alternatives(self._kinds[str(name)])) - {type(None)}) > 1 and inner:
+                each["loc"] = (name, *inner[1:])
+                if inner[1:]:
+                    kept.pop((name,), None)
+            kept.setdefault(each["loc"], each)
+        return list(kept.values())
 
 
 def _plain(name: str) -> str:
@@ -255,22 +284,25 @@ def _output_schema(kind: Any) -> dict[str, Any] | None:
 
 
 def _compact(schema: Any) -> Any:
-    """The schema without titles and without `additionalProperties: true`, both made by pydantic.
+    """The schema without titles, `additionalProperties: true` and `const`, all made by pydantic.
 
-    Titles repeat names and cost clients tokens; some clients cannot convert the other, which says
-    nothing that is not so anyway.
+    Titles repeat names and cost clients tokens; some clients cannot convert the others: the first
+    says nothing that is not so anyway, the second is an `enum` of one value.
     """
     if isinstance(schema, list):
         return [_compact(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
+    made = {
         key: {name: _compact(each) for name, each in value.items()}
         if key in ("properties", "$defs")
         else _compact(value)
         for key, value in schema.items()
         if key != "title" and not (key == "additionalProperties" and value is True)
     }
+    if "const" in made:
+        made["enum"] = [made.pop("const")]
+    return made
 
 
 _WANTED = {
@@ -298,8 +330,7 @@ _BOUNDS = {
 _NAMED = 5  # errors that one message names
 
 
-def _argument_error(error: ValidationError) -> ArgumentError:
-    details = error.errors(include_url=False)
+def _argument_error(details: list[ErrorDetails]) -> ArgumentError:
     named = "; ".join(map(_sentence, details[:_NAMED]))
     more = f"; and {len(details) - _NAMED} more" if len(details) > _NAMED else ""
     return ArgumentError(str(details[0]["loc"][0]), named + more)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -136,65 +136,42 @@ class SeldomLog:
             self._next, self._times = now + 60, 0
 
 
-class OpenConnections:
-    """The connections of one server; when there are too many, the oldest silent one is closed.
-
-    Silent is one without a request that was let in: whoever has no token can open as many as they
-    like, and neither stops the server nor ends what others have asked for.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open: dict[Connection, None] = {}  # those in front have been silent for longest
-        self._log = SeldomLog(
-            f"%d connections were closed for newer ones: at most {most} are open at once"
-        )
-
-    def add(self, new: Connection) -> None:
-        """Count a new one, and close one if there are too many: itself, if all others are busy."""
-        self._open[new] = None
-        if len(self._open) > self._most:
-            closed = next(each for each in self._open if each.silent())
-            del self._open[closed]
-            closed.transport.abort()
-            self._log.happened()
-
-    def renew(self, connection: Connection) -> None:
-        """A connection has sent the head of a request."""
-        if connection in self._open:
-            del self._open[connection]
-            self._open[connection] = None
-
-    def discard(self, connection: Connection) -> None:
-        """A connection has ended."""
-        self._open.pop(connection, None)
-
-
 class Connection(H11Protocol):
     """A connection that is closed when no request is let in and no whole head arrives in time.
 
     uvicorn would wait forever, and the gate sees only requests with a whole head: a client that
     opens connections and sends nothing, or byte by byte (Slowloris), or reads no answer, could
-    exhaust the server.
+    exhaust the server. When there are too many, the oldest silent one is closed, without a request
+    that was let in: whoever has no token can open as many as they like, and neither stops the
+    server nor ends what others have asked for.
     """
 
     head_seconds = LIMITS.head_seconds
-    open_connections: OpenConnections
+    most: ClassVar[int]
+    opened: ClassVar[dict[Connection, None]]  # those in front have been silent for longest
+    log: ClassVar[SeldomLog]
     _timeout: asyncio.TimerHandle | None = None
 
     # The type of `transport` is the one that uvicorn declares.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timeout."""
+        """Start the timeout, and close one if there are too many: this, if all others are busy."""
         super().connection_made(transport)
         self._restart()
-        self.open_connections.add(self)
+        self.opened[self] = None
+        if len(self.opened) > self.most:
+            closed = next(each for each in self.opened if each.silent())
+            del self.opened[closed]
+            closed.transport.abort()
+            self.log.happened()
 
     def data_received(self, data: bytes) -> None:
         """Start the timeout, anew with every request; bytes that are none do not prolong it."""
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
-            self.open_connections.renew(self)
+            if self in self.opened:
+                del self.opened[self]
+                self.opened[self] = None
             self._restart()
         elif self._timeout is None:
             self._restart()
@@ -202,7 +179,7 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         super().connection_lost(exc)
-        self.open_connections.discard(self)
+        self.opened.pop(self, None)
         if self._timeout is not None:
             self._timeout.cancel()
 
@@ -226,7 +203,11 @@ def uvicorn_server(app: ASGIApp, limits: HttpLimits = LIMITS) -> uvicorn.Server:
 
     class Limited(Connection):
         head_seconds = limits.head_seconds
-        open_connections = OpenConnections(limits.connections or half_of_the_descriptors())
+        most = limits.connections or half_of_the_descriptors()
+        opened: ClassVar[dict[Connection, None]] = {}
+        log = SeldomLog(
+            f"%d connections were closed for newer ones: at most {most} are open at once"
+        )
 
     config = uvicorn.Config(
         app,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from mcpvectordb import Progress
+from mcpvectordb import Progress, Refused
 
 ProgressCallback = Callable[[Progress], None]
 
@@ -29,3 +31,20 @@ class Grant:
     roots: tuple[Path, ...] | None = None
     progress: ProgressCallback = _ignore
     jobs: Callable[[], Sequence[str]] = tuple
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments by which the library reads a source within this grant."""
+        return {"guard": True, "roots": self.roots or (), "progress": self.progress}
+
+    def check_files(self, instead: str = "") -> None:
+        """Raise Refused if no file at all may be read; `instead` says what may be."""
+        if self.roots == ():
+            raise Refused(
+                "files can be ingested over HTTP only from folders the server was started with "
+                f"(--root DIR){instead}"
+            )
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is not a file but a URL, of any scheme."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) is not None

@@ -1,16 +1,27 @@
-"""MCP hosts: where each keeps its settings, in which format, and what an entry looks like there."""
+"""MCP hosts: where each keeps its settings, what our entry looks like there, and how it gets there.
+
+Comments, the other entries and a backup of the file are kept.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
+import secrets
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from mcpvectordb import InvalidInput
+from mcpvectordb import Config, InvalidInput
+from mcpvectordb_server import options
 from mcpvectordb_server.settings import JSON, TOML, YAML, Entry, SettingsFormat
+
+NAME = "mcpvectordb"
 
 
 def _command(line: Sequence[str]) -> Entry:
@@ -21,29 +32,35 @@ def _url(url: str, headers: Mapping[str, str]) -> Entry:
     return {"url": url, "headers": dict(headers)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class McpHost:
     """An MCP host and its settings file.
 
     title    its name for people
+    path     the settings file; parts in braces are variables ({APPDATA}), {CONFIG} being the folder
+             in which the platform keeps settings
     section  the key of the settings under which servers are listed
-    linux    path of the settings file, also on platforms that have no path of their own; parts in
-             braces are variables ({APPDATA}), and * matches any name
-    win32    one path or several, of which those whose folder exists are used
+    windows  paths there, if not that one; those whose folder exists are used, * matches any name
     sign     folder by which the host is detected; "" is the folder of the settings file
     local    the entry for a command line
     remote   the entry for a URL and headers; None where the host starts servers only by a command
     """
 
     title: str
-    section: str
-    linux: str
-    darwin: str = ""
-    win32: tuple[str, ...] = ()
+    path: str
+    _: KW_ONLY
+    section: str = "mcpServers"
+    windows: tuple[str, ...] = ()
     sign: str = ""
     form: SettingsFormat = JSON
     local: Callable[[Sequence[str]], Entry] = _command
     remote: Callable[[str, Mapping[str, str]], Entry] | None = _url
+
+    def paths(self, platform: str) -> list[str]:
+        """The paths of the settings on a platform, with variables in them."""
+        config = {"darwin": "~/Library/Application Support", "win32": "{APPDATA}"}
+        chosen = self.windows if platform == "win32" and self.windows else (self.path,)
+        return [each.replace("{CONFIG}", config.get(platform, "~/.config")) for each in chosen]
 
     def settings(
         self, *, platform: str = sys.platform, environ: Mapping[str, str] | None = None
@@ -53,9 +70,8 @@ class McpHost:
         There is more than one where the host has been installed in two ways.
         """
         environ = os.environ if environ is None else environ
-        chosen = {"darwin": (self.darwin,), "win32": self.win32}.get(platform) or (self.linux,)
-        paths = [path for each in chosen for path in _expanded(each or self.linux, environ)]
-        return [path for path in paths if path.parent.is_dir()] or paths[:1]
+        paths = [path for each in self.paths(platform) for path in _expanded(each, environ)]
+        return [path for path in paths if path.parent.is_dir()] or paths
 
     def folder(self, path: Path) -> Path:
         """The folder that a machine with this host has, for a path of its settings."""
@@ -88,130 +104,90 @@ def _http(url: str, headers: Mapping[str, str]) -> Entry:
     return {"type": "http", **_url(url, headers)}
 
 
-def _custom(line: Sequence[str]) -> Entry:
-    return {"source": "custom", **_command(line)}
-
-
 def _goose(kind: str, **fields: Any) -> Entry:
     return {"enabled": True, "type": kind, "name": "mcpvectordb", **fields, "timeout": 300}
 
 
-_VSCODE = "Code/User/mcp.json"
-_INSIDERS = "Code - Insiders/User/mcp.json"
-_CLINE = "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
-_SUPPORT = "~/Library/Application Support"
-_DESKTOP = "claude_desktop_config.json"
-
 HOSTS = {
     "claude-desktop": McpHost(
-        title="Claude Desktop",
-        section="mcpServers",
-        linux=f"~/.config/Claude/{_DESKTOP}",
-        darwin=f"{_SUPPORT}/Claude/{_DESKTOP}",
+        "Claude Desktop",
+        "{CONFIG}/Claude/claude_desktop_config.json",
         # The installer of its own, and the package of the store (MSIX), which sees another folder.
-        win32=(
-            f"{{APPDATA}}/Claude/{_DESKTOP}",
-            f"{{LOCALAPPDATA}}/Packages/Claude_*/LocalCache/Roaming/Claude/{_DESKTOP}",
+        windows=(
+            "{APPDATA}/Claude/claude_desktop_config.json",
+            "{LOCALAPPDATA}/Packages/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
         ),
         remote=None,
     ),
     "claude-code": McpHost(
-        title="Claude Code",
-        section="mcpServers",
-        linux="~/.claude.json",
-        sign="~/.claude",
-        local=_stdio,
-        remote=_http,
+        "Claude Code", "~/.claude.json", sign="~/.claude", local=_stdio, remote=_http
     ),
-    "cursor": McpHost(title="Cursor", section="mcpServers", linux="~/.cursor/mcp.json"),
+    "cursor": McpHost("Cursor", "~/.cursor/mcp.json"),
     "vscode": McpHost(
-        title="VS Code",
-        section="servers",
-        linux=f"~/.config/{_VSCODE}",
-        darwin=f"{_SUPPORT}/{_VSCODE}",
-        win32=(f"{{APPDATA}}/{_VSCODE}",),
-        local=_stdio,
-        remote=_http,
+        "VS Code", "{CONFIG}/Code/User/mcp.json", section="servers", local=_stdio, remote=_http
     ),
     "vscode-insiders": McpHost(
-        title="VS Code Insiders",
+        "VS Code Insiders",
+        "{CONFIG}/Code - Insiders/User/mcp.json",
         section="servers",
-        linux=f"~/.config/{_INSIDERS}",
-        darwin=f"{_SUPPORT}/{_INSIDERS}",
-        win32=(f"{{APPDATA}}/{_INSIDERS}",),
         local=_stdio,
         remote=_http,
     ),
     "windsurf": McpHost(
-        title="Windsurf",
-        section="mcpServers",
-        linux="~/.codeium/windsurf/mcp_config.json",
+        "Windsurf",
+        "~/.codeium/windsurf/mcp_config.json",
         remote=lambda url, headers: {"serverUrl": url, "headers": dict(headers)},
     ),
     "zed": McpHost(
-        title="Zed",
+        "Zed",
+        "~/.config/zed/settings.json",
         section="context_servers",
-        linux="~/.config/zed/settings.json",
-        win32=("{APPDATA}/Zed/settings.json",),
-        local=_custom,
+        windows=("{APPDATA}/Zed/settings.json",),
+        local=lambda line: {"source": "custom", **_command(line)},
     ),
     "codex": McpHost(
-        title="Codex CLI",
+        "Codex CLI",
+        "{CODEX_HOME}/config.toml",
         section="mcp_servers",
-        linux="{CODEX_HOME}/config.toml",
         form=TOML,
         remote=lambda url, headers: {"url": url, "http_headers": dict(headers)},
     ),
     "gemini": McpHost(
-        title="Gemini CLI",
-        section="mcpServers",
-        linux="~/.gemini/settings.json",
+        "Gemini CLI",
+        "~/.gemini/settings.json",
         remote=lambda url, headers: {"httpUrl": url, "headers": dict(headers)},
     ),
     "cline": McpHost(
-        title="Cline",
-        section="mcpServers",
-        linux=f"~/.config/{_CLINE}",
-        darwin=f"{_SUPPORT}/{_CLINE}",
-        win32=(f"{{APPDATA}}/{_CLINE}",),
+        "Cline",
+        "{CONFIG}/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
         remote=lambda url, headers: {"type": "streamableHttp", **_url(url, headers)},
     ),
     # Continue reads every file of this folder, so that its own settings need no change.
     "continue": McpHost(
-        title="Continue",
-        section="mcpServers",
-        linux="~/.continue/mcpServers/mcpvectordb.json",
-        sign="~/.continue",
-        remote=_http,
+        "Continue", "~/.continue/mcpServers/mcpvectordb.json", sign="~/.continue", remote=_http
     ),
     "goose": McpHost(
-        title="Goose",
+        "Goose",
+        "~/.config/goose/config.yaml",
         section="extensions",
-        linux="~/.config/goose/config.yaml",
-        win32=("{APPDATA}/Block/goose/config/config.yaml",),
+        windows=("{APPDATA}/Block/goose/config/config.yaml",),
         form=YAML,
         local=lambda line: _goose("stdio", cmd=line[0], args=list(line[1:])),
         remote=lambda url, headers: _goose("streamable_http", uri=url, headers=dict(headers)),
     ),
-    "lm-studio": McpHost(title="LM Studio", section="mcpServers", linux="~/.lmstudio/mcp.json"),
-    "jetbrains": McpHost(
-        title="JetBrains Junie",
-        section="mcpServers",
-        linux="~/.junie/mcp/mcp.json",
-        sign="~/.junie",
-        remote=None,
-    ),
+    "lm-studio": McpHost("LM Studio", "~/.lmstudio/mcp.json"),
+    "jetbrains": McpHost("JetBrains Junie", "~/.junie/mcp/mcp.json", sign="~/.junie", remote=None),
     "opencode": McpHost(
-        title="OpenCode",
+        "OpenCode",
+        "~/.config/opencode/opencode.json",
         section="mcp",
-        linux="~/.config/opencode/opencode.json",
         local=lambda line: {"type": "local", "command": list(line), "enabled": True},
         remote=lambda url, headers: {"type": "remote", **_url(url, headers), "enabled": True},
     ),
 }
 
 # What most hosts take, for those that are not in the table.
-ANY = McpHost(title="any host", section="mcpServers", linux="mcp.json")
+ANY = McpHost("any host", "mcp.json")
 
 
 def find(name: str) -> McpHost:
@@ -222,3 +198,140 @@ def find(name: str) -> McpHost:
             "`mcpvectordb setup --print` shows the entry to paste"
         )
     return HOSTS[name]
+
+
+def command_line(
+    db: Path | str, arguments: Sequence[str] = (), roots: Sequence[Path] = ()
+) -> list[str]:
+    """The command by which a host starts the server; it ingests files from `roots` only.
+
+    It offers the surface desk unless the arguments name another. Paths are absolute, because hosts
+    run servers in another folder and with few variables. Options that the server would not take
+    raise InvalidInput.
+    """
+    allowed = [part for root in roots for part in ("--root", str(root.expanduser().absolute()))]
+    named = any(each.partition("=")[0] == "--surface" for each in arguments)
+    arguments = [*allowed, *([] if named else ["--surface", "desk"]), *arguments]
+    options.parse(arguments, {})
+    if isinstance(db, Path) and str(db) != ":memory:":
+        db = db.expanduser().absolute()
+    return [sys.executable, "-m", "mcpvectordb_server", "--db", str(db), *arguments]
+
+
+def remote_entry(host: McpHost, url: str, token: str) -> Entry:
+    """The entry by which a host reaches a server over HTTP; InvalidInput where it cannot."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(f"--http must be a URL such as http://127.0.0.1:8000/mcp, not {url!r}")
+    if host.remote is None:
+        raise InvalidInput(
+            f"{host.title} only starts servers by a command, as far as its settings file goes; "
+            "leave out --http"
+        )
+    return host.remote(url, {"Authorization": f"Bearer {token}"})
+
+
+def token_of(url: str) -> str:
+    """The bearer token for a server: MCPVECTORDB_TOKEN, or this machine's own for a URL on it."""
+    from mcpvectordb_server.connections import is_loopback
+    from mcpvectordb_server.http import token_for
+
+    given = os.environ.get(f"{Config.ENV_PREFIX}TOKEN")
+    if given is None and not is_loopback(urlsplit(url).hostname or ""):
+        raise InvalidInput(f"set {Config.ENV_PREFIX}TOKEN to the bearer token of {url}")
+    return token_for("localhost", given, Config.data_folder())
+
+
+def set_up(name: str, entry: Entry | None, *, dry_run: bool = False) -> str:
+    """Put an entry into the settings of the host `name`, or remove ours without one.
+
+    Returns a report for people. InvalidInput says that the host was not found on this machine, or
+    that there is nothing to remove; nothing is written then.
+    """
+    host = find(name)
+    paths = [path for path in host.settings() if host.found(path)]
+    if not paths:
+        place = host.settings()[0]
+        raise InvalidInput(
+            f"{host.title} was not found on this machine: there is no folder {host.folder(place)}; "
+            f"`mcpvectordb setup {name} --print` shows what to put into {place.name} where it is"
+        )
+    befores = [_read(path) for path in paths]
+    afters = [changed(host, *each, entry) for each in zip(paths, befores, strict=True)]
+    if entry is None and afters == [before or "" for before in befores]:
+        raise InvalidInput(f"there is no {NAME} in {paths[0]}: nothing was removed")
+    report = ""
+    for path, before, after in zip(paths, befores, afters, strict=True):
+        diff = difflib.unified_diff(
+            (before or "").splitlines(), after.splitlines(), str(path), str(path), lineterm=""
+        )
+        report += "".join(f"{line}\n" for line in diff)
+        if after == (before or ""):
+            report += f"{path} is already {'set up for' if entry else 'without'} {NAME}.\n"
+        elif dry_run:
+            report += "Nothing was written: this was a dry run.\n"
+        else:
+            backup = write(path, before, after)
+            kept = f" The old file is kept as {backup}." if backup else ""
+            report += (
+                f"Written to {path}.{kept} Restart {host.title} to "
+                f"{'use' if entry else 'forget'} it.\n"
+            )
+    return report
+
+
+def changed(host: McpHost, path: Path, before: str | None, entry: Entry | None) -> str:
+    """The text of a settings file with an entry put into it, or without ours."""
+    try:
+        return host.form.changed(before or "", host.section, NAME, entry)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path} was left as it is: {error}") from None
+
+
+def write(path: Path, before: str | None, after: str) -> Path | None:
+    """Write a settings file; returns the path of the backup, or None where there was no file.
+
+    A symbolic link stays one: the file that it points to is written.
+    """
+    path = Path(os.path.realpath(path))
+    if _read(path) != before:
+        raise InvalidInput(f"{path} was changed by another program just now; try again")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    backup = _backup(path) if before is not None else None
+    written = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        _write_private(written, after.encode())
+        if backup:
+            shutil.copymode(path, written)
+        written.replace(path)
+    except OSError as error:
+        written.unlink(missing_ok=True)
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+    return backup
+
+
+def _backup(path: Path) -> Path:
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S-%f")
+    backup = path.with_name(f"{path.name}.{stamp}.bak")
+    try:
+        _write_private(backup, path.read_bytes())
+        shutil.copystat(path, backup)
+    except OSError as error:
+        raise InvalidInput(f"{backup} cannot be written: {error.strerror}") from None
+    return backup
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a new file that nobody but its owner can read: settings may hold keys."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(content)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None

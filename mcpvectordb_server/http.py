@@ -31,12 +31,10 @@ from mcpvectordb_server.connections import (
     LET_IN,
     LIMITS,
     Gate,
-    HttpLimits,
     bearer_token,
     host_of,
     is_loopback,
     usable_token,
-    uvicorn_server,
 )
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -92,26 +90,21 @@ class AccessGate(Gate):
 
 
 def application(
-    server: Server[Any],
-    transport: str,
-    *,
-    token: str,
-    hosts: Iterable[str],
-    limits: HttpLimits = LIMITS,
+    server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]
 ) -> ASGIApp:
     """The ASGI application for a transport, behind the access gate."""
     if transport == "sse":
-        app = _sse(server, limits)
+        app = _sse(server)
     else:
         app = server.streamable_http_app(
-            max_request_body_size=limits.max_body, transport_security=_SDK_SECURITY
+            max_request_body_size=LIMITS.max_body, transport_security=_SDK_SECURITY
         )
     return AccessGate(app, token=token, hosts=hosts)
 
 
-def _sse(server: Server[Any], limits: HttpLimits) -> Starlette:
+def _sse(server: Server[Any]) -> Starlette:
     transport = SseServerTransport(
-        "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=limits.max_body
+        "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=LIMITS.max_body
     )
 
     async def connect(request: Request) -> Response:
@@ -125,19 +118,6 @@ def _sse(server: Server[Any], limits: HttpLimits) -> Starlette:
     return Starlette(
         routes=[Route("/sse", connect), Mount("/messages/", app=transport.handle_post_message)]
     )
-
-
-async def serve(
-    server: Server[Any],
-    listener: socket.socket,
-    transport: str,
-    *,
-    token: str,
-    hosts: Iterable[str],
-) -> None:
-    """Serve on a listening socket until a signal stops the process."""
-    app = application(server, transport, token=token, hosts=hosts)
-    await uvicorn_server(app).serve(sockets=[listener])
 
 
 def hosts_of(bound: str, allowed: Iterable[str]) -> set[str]:
@@ -165,13 +145,17 @@ def token_for(host: str, given: str | None, folder: Path) -> str:
     try:
         if not path.exists():
             _make_token(path)
-        return _kept_token(path)
+        with path.open(encoding="utf-8") as file:
+            if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                raise InvalidInput(f"{path} can be read by others; run: chmod 600 {path}")
+            kept = file.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(
             f"the token file {path} cannot be read or made: {reason}; repair this, or set "
             f"MCPVECTORDB_TOKEN to a token of your choice"
         ) from None
+    return usable_token(kept, f"the token file {path}", "remove it to have a new token made")
 
 
 def _make_token(path: Path) -> None:
@@ -191,11 +175,3 @@ def _make_token(path: Path) -> None:
     finally:
         Path(name).unlink()
     sys.stderr.write(f"New token, shown only now and kept in {path}:\n{token}\n")
-
-
-def _kept_token(path: Path) -> str:
-    with path.open(encoding="utf-8") as file:
-        if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
-            raise InvalidInput(f"{path} can be read by others; run: chmod 600 {path}")
-        text = file.read()
-    return usable_token(text, f"the token file {path}", "remove it to have a new token made")

@@ -40,12 +40,11 @@ class OngoingCall:
 
     def __init__(self, name: str, work: Callable[[ProgressCallback], Reply]) -> None:
         self.name = name
+        self.ended: float | None = None
         self._news: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
         self._heard, self._cancelled = True, False
-        self._reply: Reply | None = None
-        self._later: RetryLater | None = None
+        self._reply: Reply | RetryLater | None = None
         self._latest: Progress | None = None
-        self.ended: float | None = None
         threading.Thread(
             target=self._run, args=(work,), name="mcpvectordb-ingest", daemon=True
         ).start()
@@ -69,8 +68,8 @@ class OngoingCall:
             self._cancelled = True
             raise
         self._news.put(None)  # for whoever asks again
-        if self._later is not None:
-            raise self._later
+        if isinstance(self._reply, RetryLater):
+            raise self._reply
         return self._reply
 
     def _run(self, work: Callable[[ProgressCallback], Reply]) -> None:
@@ -79,7 +78,7 @@ class OngoingCall:
         except _Cancelled:
             pass
         except RetryLater as later:
-            self._later = later
+            self._reply = later
         finally:
             self.ended = time.monotonic()
             self._news.put(None)
@@ -118,8 +117,10 @@ class OngoingCalls:
         seconds: float,
     ) -> Reply:
         """The reply of a new call, or of the same one if it is under way; raises UnderWay."""
-        key = _key(tool, arguments)
-        named = " ".join([tool, *_first_text(arguments)])
+        key = hashlib.sha256(json.dumps([tool, arguments], sort_keys=True).encode()).hexdigest()
+        # What a call is about is its first argument that is a text.
+        texts = [cut(each, 100) for each in arguments.values() if isinstance(each, str)]
+        named = " ".join([tool, *texts[:1]])
         ongoing = self._take(key) or OngoingCall(named, work)
         if (reply := ongoing.wait(progress, seconds)) is not None:
             return reply
@@ -149,12 +150,3 @@ class OngoingCalls:
                     f"{MOST_ONGOING} other ingests are under way: try again when they have ended"
                 )
         return found
-
-
-def _first_text(arguments: Mapping[str, Any]) -> list[str]:
-    """The first argument that is a text, abridged: what a call is about."""
-    return [cut(each, 100) for each in arguments.values() if isinstance(each, str)][:1]
-
-
-def _key(tool: str, arguments: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps([tool, arguments], sort_keys=True).encode()).hexdigest()

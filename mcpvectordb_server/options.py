@@ -119,14 +119,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             "the data folder."
         ),
     )
-    _add_serving_flags(parser)
-    _add_access_flags(parser)
-    parser.add_argument("--version", action="version", version=f"mcpvectordb {__version__}")
-    return parser
-
-
-def _add_serving_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags for what is served, and where."""
     add = parser.add_argument
     add(
         "--db",
@@ -144,11 +136,6 @@ def _add_serving_flags(parser: argparse.ArgumentParser) -> None:
     add("--transport", metavar="KIND", help=f"{', '.join(TRANSPORTS)} (default: stdio)")
     add("--host", help="address to listen on over HTTP (default: 127.0.0.1)")
     add("--port", help="port to listen on over HTTP; 0 takes a free one (default: 8000)")
-
-
-def _add_access_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags for what clients may do."""
-    add = parser.add_argument
     add(
         "--allow-host",
         metavar="NAME",
@@ -172,6 +159,8 @@ def _add_access_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the names of the tools on offer and what each does, then stop",
     )
+    add("--version", action="version", version=f"mcpvectordb {__version__}")
+    return parser
 
 
 def _database(_: str, text: str) -> Path | str:

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from typing_extensions import TypedDict
+
+JsonReply = dict[str, Any]
+
 MAX_REPLY = 200_000
 """Most characters of text in one reply, about 50,000 tokens."""
 
@@ -52,7 +56,7 @@ class Reply:
     or a text. A tool whose specification asks for another text returns a Reply.
 
     Many hosts give a model the structured content alone, where there is any: it has to hold all
-    that the text blocks say.
+    that the text blocks say. Advice that a specification does not have is in its `note` alone.
     """
 
     content: tuple[Text | Resource, ...]
@@ -82,17 +86,36 @@ def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
     return Reply(content=(Text(text=fitted.text),), structured=fitted.value)
 
 
+def failed(*texts: str) -> Reply:
+    """A Reply with MCP's error flag."""
+    return Reply(content=tuple(Text(text=each) for each in texts), failed=True)
+
+
+def fields(**kinds: Any) -> Any:
+    """In `Annotated[JsonReply, fields(count=int)]` it says which fields a tool's reply may have."""
+    return TypedDict("Fields", kinds, total=False)  # type: ignore[operator]
+
+
+def noted(reply: JsonReply, *notes: str, by: str = "; ") -> JsonReply:
+    """The object with `note`: those of the notes that are not empty, if there are any."""
+    if note := by.join(filter(None, notes)):
+        reply["note"] = note
+    return reply
+
+
 def with_note(reply: Reply, note: str) -> Reply:
-    """The Reply with a note in a text block of its own and, where it has any, in its structured
-    content.
+    """The Reply with a note in its structured content; in a text block, where it has none.
+
+    Specifications fix how many blocks of text there are, and what they say.
     """
     if not note:
         return reply
-    structured = reply.structured
-    if structured is not None:
-        known = str(structured.get("note", "")).rstrip(".")
-        structured = {**structured, "note": "; ".join(filter(None, [known, note]))}
-    return replace(reply, content=(*reply.content, Text(text=note)), structured=structured)
+    if reply.structured is None:
+        return replace(reply, content=(*reply.content, Text(text=note)))
+    known = str(reply.structured.get("note", "")).rstrip(".")
+    return replace(
+        reply, structured={**reply.structured, "note": "; ".join(filter(None, [known, note]))}
+    )
 
 
 def refusal_of(value: Any) -> Reply:
@@ -199,8 +222,9 @@ def _with_shorter_list(encoded: EncodedJson, cap: int, room: int, more: str) -> 
     items = value[key]
     kept = items[: _count_that_fits(lengths[key], room - rest)]
     shorter = {**value, key: kept}
-    if value.get("count") == len(items):
-        shorter["count"] = len(kept)
+    for counted in ("count", "total_results"):
+        if value.get(counted) == len(items):
+            shorter[counted] = len(kept)
     shorter["truncated"] = (
         f"only the first {len(kept)} of {len(items)} {key} are here, to keep this reply under "
         f"{cap:,} characters; {more}"

@@ -87,15 +87,11 @@ class Service:
     ) -> None:
         self._db, self._offered, self._roots = db, offered, roots
         self._ongoing, self._reply_seconds = OngoingCalls(), reply_seconds
-        self._surfaces = tuple(surfaces)
+        self._surfaces, self._version = tuple(surfaces), version
         self._tools = [_tool(each, offered) for each in offered.values()]
         self._limiters: dict[bool, anyio.CapacityLimiter] = {}
         self._unknown: set[tuple[str, str]] = set()
         self._warming: threading.Timer | None = None
-        self._version = version
-        self.server = self._make_server(version)
-
-    def _make_server(self, version: str) -> Server[Any]:
         extras: dict[str, Any] = {}
         if any(each.template for each in self._surfaces):
             extras |= {
@@ -105,17 +101,16 @@ class Service:
             }
         if any(each.prompt for each in self._surfaces):
             extras |= {"on_list_prompts": self._list_prompts, "on_get_prompt": self._get_prompt}
-        server: Server[Any] = Server(
+        self.server: Server[Any] = Server(
             "mcpvectordb",
             version=version,
-            instructions=instructions(self._surfaces, self._offered, version),
+            instructions=instructions(self._surfaces, offered, version),
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             **extras,
         )
-        server.middleware.append(self._handle)
-        return server
+        self.server.middleware.append(self._handle)
 
     async def _handle(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Handle a message, restore what the SDK's models drop, and warm the embedding model."""
@@ -168,13 +163,11 @@ class Service:
             )
         raw = params.arguments or {}
         self._warn_of_unknown(exposed, raw)
-        actor = _actor(ctx, exposed)
+        work = partial(self._call, exposed, raw, _actor(ctx, exposed))
         reply = await (
-            self._ingested(exposed, raw, _progress(ctx), actor)
+            self._ingested(exposed, raw, work, _progress(ctx))
             if _ingests(exposed)
-            else self._in_thread(
-                partial(self._call, exposed, raw, Grant(jobs=self._ongoing.listed), actor)
-            )
+            else self._in_thread(partial(work, Grant(jobs=self._ongoing.listed)))
         )
         _reply.set(reply)
         return types.CallToolResult(
@@ -185,7 +178,7 @@ class Service:
         )
 
     def _call(
-        self, exposed: ExposedTool, raw: Mapping[str, Any], grant: Grant, actor: str
+        self, exposed: ExposedTool, raw: Mapping[str, Any], actor: str, grant: Grant
     ) -> Reply:
         """Run a tool; what it changes is by `actor` in the history."""
         with self._db.acting_as(actor):
@@ -195,38 +188,33 @@ class Service:
         self,
         exposed: ExposedTool,
         raw: Mapping[str, Any],
+        work: Callable[[Grant], Reply],
         progress: ProgressCallback,
-        actor: str,
     ) -> Any:
-        """Run a tool that ingests; the pauses between two pages of one host occupy no thread."""
+        """Run a tool that ingests; its reply comes in time, if only to say that it goes on.
+
+        The pauses between two pages of one host occupy no thread.
+        """
+
+        def ingest() -> Reply:
+            return self._ongoing.run(
+                exposed.name,
+                raw,
+                lambda report: work(Grant(roots=self._roots, progress=report)),
+                progress,
+                self._reply_seconds,
+            )
+
         deadline = time.monotonic() + self._reply_seconds
         while True:
             try:
-                return await self._in_thread(
-                    partial(self._ingest, exposed, raw, progress, actor), ingests=True
-                )
+                return await self._in_thread(ingest, ingests=True)
+            except UnderWay as error:
+                return refusal_of(exposed.surface.failure(exposed.tool.name, error))
             except RetryLater as later:
                 if time.monotonic() + later.seconds > deadline:
                     return refusal_of(exposed.surface.failure(exposed.tool.name, later))
                 await anyio.sleep(later.seconds)
-
-    def _ingest(
-        self,
-        exposed: ExposedTool,
-        raw: Mapping[str, Any],
-        progress: ProgressCallback,
-        actor: str,
-    ) -> Reply:
-        """Run a tool that ingests; its reply comes in time, if only to say that it goes on."""
-
-        def work(report: ProgressCallback) -> Reply:
-            grant = Grant(roots=self._roots, progress=report)
-            return self._call(exposed, raw, grant, actor)
-
-        try:
-            return self._ongoing.run(exposed.name, raw, work, progress, self._reply_seconds)
-        except UnderWay as error:
-            return refusal_of(exposed.surface.failure(exposed.tool.name, error))
 
     def _warn_of_unknown(self, exposed: ExposedTool, raw: Mapping[str, Any]) -> None:
         for name in exposed.tool.arguments.unknown(raw):

@@ -24,7 +24,8 @@ _ID_FIRST = re.compile(
 )
 _ID_LAST = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")\s*\}\s*$')
 
-CANCELLED = "notifications/cancelled"
+NOTIFICATIONS = "notifications/"
+CANCELLED = f"{NOTIFICATIONS}cancelled"
 DRAIN = 5.0
 """Seconds for open calls to finish after the client has closed its side."""
 
@@ -49,6 +50,11 @@ async def _inward(incoming: Any, to_server: Any, outgoing: Any, waiting: set[Any
             if parsed is None:
                 continue
             message = parsed.message
+            if isinstance(message, types.JSONRPCNotification) and not message.method.startswith(
+                NOTIFICATIONS
+            ):  # which is how the SDK reads a request whose id is 1.5, true, null or missing
+                await _refuse(outgoing, None, f"{message.method} needs an id: text or whole number")
+                continue
             if isinstance(message, types.JSONRPCRequest):
                 waiting.add(message.id)
             elif isinstance(message, types.JSONRPCNotification) and message.method == CANCELLED:
@@ -74,21 +80,37 @@ async def _recover(error: Exception, outgoing: Any) -> SessionMessage | None:
     if broken and not broken["input"].strip():
         return None
     if broken:
-        content, reason = _loosely_parsed(broken["input"]), f"Parse error: {broken['msg']}"
+        content, reason = _loosely_parsed(broken["input"]), broken["msg"]
         with suppress(ValidationError):
             return SessionMessage(
                 types.jsonrpc_message_adapter.validate_python(content, by_name=False)
             )
     else:
-        content = next((each["input"] for each in details if isinstance(each["input"], dict)), None)
-        reason = "Invalid request: not a JSON-RPC 2.0 message"
-    given = content.get("id") if isinstance(content, dict) else None
-    id = given if isinstance(given, str | int) and not isinstance(given, bool) else None
-    failure = types.ErrorData(
-        code=types.PARSE_ERROR if broken else types.INVALID_REQUEST, message=reason
-    )
-    await outgoing.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=id, error=failure)))
+        content = next((e["input"] for e in details if isinstance(e["input"], dict | list)), None)
+        reason = "not a JSON-RPC 2.0 message"
+    if isinstance(content, list) and content:
+        # Whoever sends a batch waits for each of its requests.
+        ids: list[str | int | None] = list(dict.fromkeys(map(_id, content)))
+        for id in [each for each in ids if each is not None] or ids:
+            await _refuse(outgoing, id, "batches are not supported: send each message by itself")
+    elif broken:
+        await _refuse(outgoing, _id(content), reason, types.PARSE_ERROR)
+    else:
+        await _refuse(outgoing, _id(content), reason)
     return None
+
+
+def _id(content: Any) -> str | int | None:
+    given = content.get("id") if isinstance(content, dict) else None
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
+
+
+async def _refuse(
+    outgoing: Any, id: str | int | None, reason: str, code: int = types.INVALID_REQUEST
+) -> None:
+    kind = "Parse error" if code == types.PARSE_ERROR else "Invalid request"
+    failure = types.ErrorData(code=code, message=f"{kind}: {reason}")
+    await outgoing.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=id, error=failure)))
 
 
 def _loosely_parsed(line: str) -> Any:

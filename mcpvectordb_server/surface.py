@@ -34,6 +34,8 @@ class Hints(NamedTuple):
 READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
 ADDS = READS._replace(read_only=False)
 """Of a tool that adds, or does nothing where that was done already."""
+STORES = ADDS._replace(idempotent=False)
+"""Of a tool that adds something with every call."""
 OVERWRITES = ADDS._replace(destructive=True)
 """Of a tool that overwrites or deletes; done again, it changes nothing more."""
 
@@ -170,7 +172,7 @@ def call(
 ) -> Reply:
     """Run one tool; errors become replies of its surface, and every reply is of bounded length.
 
-    The reply names unknown arguments in its `note`; where its text is no object, in a text block.
+    The reply names unknown arguments in its `note`; without structured content, in a text block.
     RetryLater is raised: nothing has happened yet, and the same call is made again later. What
     `cancelled` raises ends a tool that only reads; one that changes the file does so whole.
     """

@@ -5,75 +5,25 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-SECRETS = [
-    ".ssh/config",
-    ".ssh/keys/work",
-    ".gnupg/trustdb.gpg",
-    ".aws/credentials",
-    ".AWS/Config",
-    ".azure/token.json",
-    ".kube/config",
-    ".docker/config.json",
-    ".config/gcloud/access.db",
-    ".config/gh/hosts.yml",
-    ".env",
-    ".env.local",
-    ".env.production",
-    "prod.env",
-    ".envrc",
-    ".netrc",
-    "_netrc",
-    ".pgpass",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".htpasswd",
-    ".bash_history",
-    "credentials",
-    "credentials.json",
-    "client_secret_42.json",
-    "secrets.yaml",
-    "id_rsa",
-    "backup/id_ed25519",
-    "server.p12",
-    "store.jks",
-    "vault.kdbx",
-    "putty.ppk",
-    "login.keychain-db",
-    "wallet.dat",
-    "Library/Keychains/login",
-    ".local/share/keyrings/a",
-    ".mozilla/firefox/x/places.sqlite",
-    ".config/google-chrome/x",
+SECRETS = """
+    .ssh/config .ssh/keys/work .gnupg/trustdb.gpg .aws/credentials .AWS/Config .azure/token.json
+    .kube/config .docker/config.json .config/gcloud/access.db .config/gh/hosts.yml .env .env.local
+    .env.production prod.env .envrc .netrc _netrc .pgpass .git-credentials .npmrc .pypirc
+    .htpasswd .bash_history credentials credentials.json client_secret_42.json secrets.yaml id_rsa
+    backup/id_ed25519 server.p12 store.jks vault.kdbx putty.ppk login.keychain-db wallet.dat
+    Library/Keychains/login .local/share/keyrings/a .mozilla/firefox/x/places.sqlite
+    .config/google-chrome/x AppData/Roaming/Mozilla/Firefox/Profiles/x/prefs.js x/logins.json
+    etc/shadow run/secrets/token .claude.json .claude.json.backup .claude/settings.local.json
+    .config/Claude/claude_desktop_config.json .codex/auth.json .cursor/mcp.json
+    .config/Code/User/mcp.json .codeium/windsurf/mcp_config.json .config/zed/settings.json
+    .config/sops/age/keys.txt .cache/huggingface/token service-account-prod.json
+    infra/terraform.tfstate infra/Prod.TFState infra/prod.auto.tfvars infra/vault_pass.txt
+    kubernetes/secret.yaml rails/config/master.key backup/fish_history
+    windows/ConsoleHost_history.txt firebase-adminsdk-x1.json old.kdb Cookies.binarycookies
+""".split()
+SECRETS += [
     "Library/Application Support/Google/Chrome/Default/Cookies",
     "AppData/Local/Google/Chrome/User Data/x",
-    "AppData/Roaming/Mozilla/Firefox/Profiles/x/prefs.js",
-    "x/logins.json",
-    "etc/shadow",
-    "run/secrets/token",
-    ".claude.json",
-    ".claude.json.backup",
-    ".claude/settings.local.json",
-    ".config/Claude/claude_desktop_config.json",
-    ".codex/auth.json",
-    ".cursor/mcp.json",
-    ".config/Code/User/mcp.json",
-    ".codeium/windsurf/mcp_config.json",
-    ".config/zed/settings.json",
-    ".config/sops/age/keys.txt",
-    ".cache/huggingface/token",
-    "service-account-prod.json",
-    "infra/terraform.tfstate",
-    "infra/Prod.TFState",
-    "infra/prod.auto.tfvars",
-    "infra/vault_pass.txt",
-    "kubernetes/secret.yaml",
-    "rails/config/master.key",
-    "backup/fish_history",
-    "windows/ConsoleHost_history.txt",
-    "firebase-adminsdk-x1.json",
-    "old.kdb",
-    "Cookies.binarycookies",
 ]
 # How files begin that are private keys, whatever their name.
 KEYS = [

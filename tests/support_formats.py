@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
+from typing import Any
 
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.process import START_SECONDS
@@ -34,7 +35,9 @@ def read(raw: bytes | str, name: str, media_type: str = "") -> Parsed:
     """The parsed source, after checks of what every format guarantees."""
     parsed = formats.parse(source(raw, name, media_type))
     if parsed.kind == "markdown":  # plain text comes as it is
-        assert parsed.text.endswith("\n") and not parsed.text.startswith("\n")
+        keeps_lines = name.endswith((".tex", ".rst", ".org"))
+        assert parsed.text.endswith("\n")
+        assert keeps_lines or not parsed.text.startswith("\n")
         assert not NOT_ALLOWED.search(parsed.text)
     assert (
         0 < len(parsed.title) <= 200
@@ -91,6 +94,66 @@ def with_member(raw: bytes, name: str, content: bytes) -> bytes:
     """The archive with one member replaced."""
     with zipfile.ZipFile(BytesIO(raw)) as archive:
         return zipped({each: archive.read(each) for each in archive.namelist()} | {name: content})
+
+
+def saved(document: Any) -> bytes:
+    """The bytes of a document of python-docx, python-pptx, openpyxl or xlwt."""
+    out = BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def epub(*chapters: str, title: str = "A Book") -> bytes:
+    """A book of these chapters in HTML."""
+    numbers = range(len(chapters))
+    items = (
+        f'<item id="c{n}" href="c{n}.xhtml" media-type="application/xhtml+xml"/>' for n in numbers
+    )
+    spine = "".join(f'<itemref idref="c{n}"/>' for n in numbers)
+    about = f"<dc:title>{title}</dc:title><dc:creator>Ann Author</dc:creator>"
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
+        f'xmlns:dc="http://purl.org/dc/elements/1.1/">{about}</metadata><manifest>{"".join(items)}'
+        f"</manifest><spine>{spine}</spine></package>"
+    )
+    container = (
+        '<container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+    )
+    page = '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>x</title></head><body>{}</body></html>'
+    return zipped(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": container,
+            "book.opf": package,
+        }
+        | {f"c{n}.xhtml": page.format(chapters[n]) for n in numbers}
+    )
+
+
+ODF_SPACES = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+    for name in ("office", "text", "table", "presentation", "manifest", "meta")
+) + (
+    ' xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/"'
+)
+
+
+def odf(kind: str, body: str, *, meta: str = "", manifest: str = "") -> bytes:
+    """An OpenDocument file of a kind: text, presentation, spreadsheet."""
+
+    def part(name: str, content: str) -> str:
+        return f"<{name} {ODF_SPACES}>{content}</{name}>"
+
+    return zipped(
+        {
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
+            "content.xml": part("office:document-content", f"<office:body>{body}</office:body>"),
+            "meta.xml": part("office:document-meta", f"<office:meta>{meta}</office:meta>"),
+            "META-INF/manifest.xml": part("manifest:manifest", manifest),
+        }
+    )
 
 
 @cache

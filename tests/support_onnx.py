@@ -6,34 +6,23 @@ its input are token ids [1, tokens], its output are vectors [1, tokens, width].
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
 
-from mcpvectordb.embedding.encoder_graph import INT32, INT64, OnnxGraph
-
-__all__ = ["INT32", "INT64", "MARKS", "WORDS", "graph", "table", "tokenizer_json", "write_model"]
+from mcpvectordb.embedding.catalogue import ModelFile
+from mcpvectordb.embedding.encoder_graph import INT64, OnnxGraph
+from mcpvectordb.embedding.weights import sha256
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = [
-    *MARKS,
-    "search",
-    "_",
-    "query",
-    "document",
-    ":",
-    "a",
-    "short",
-    "text",
-    "word",
-    "sea",
-    "##side",
-    "cat",
-    "dog",
-]
+WORDS = [*MARKS, *"search _ query document : a short text word sea ##side cat dog".split()]
 
 
 def table(width: int, *, seed: int = 0) -> NDArray[np.float32]:
@@ -63,54 +52,22 @@ def graph(
 
 def tokenizer_json() -> str:
     """A tokenizer.json of the BERT family over WORDS."""
-    special = [{"SpecialToken": {"id": mark, "type_id": 0}} for mark in ("[CLS]", "[SEP]")]
-    sequence = [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}]
-    single = [special[0], sequence[0], special[1]]
-    added = [
-        {
-            "id": WORDS.index(mark),
-            "content": mark,
-            "special": True,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-        }
-        for mark in MARKS
-    ]
-    return json.dumps(
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": added,
-            "normalizer": {
-                "type": "BertNormalizer",
-                "clean_text": True,
-                "handle_chinese_chars": True,
-                "strip_accents": None,
-                "lowercase": True,
-            },
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": single,
-                "pair": [*single, sequence[1], {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
-                "special_tokens": {
-                    mark: {"id": mark, "ids": [WORDS.index(mark)], "tokens": [mark]}
-                    for mark in ("[CLS]", "[SEP]")
-                },
-            },
-            "decoder": None,
-            "model": {
-                "type": "WordPiece",
-                "unk_token": "[UNK]",
-                "continuing_subword_prefix": "##",
-                "max_input_chars_per_word": 100,
-                "vocab": {word: number for number, word in enumerate(WORDS)},
-            },
-        }
+    made = Tokenizer(
+        WordPiece({word: number for number, word in enumerate(WORDS)}, unk_token=MARKS[1])
     )
+    made.normalizer, made.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    made.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(mark, WORDS.index(mark)) for mark in ("[CLS]", "[SEP]")],
+    )
+    made.add_special_tokens(MARKS)
+    return str(made.to_str())
+
+
+def model_file(path: Path) -> ModelFile:
+    """A file as the catalogue describes it."""
+    return ModelFile(path=path.name, sha256=sha256(path), size=path.stat().st_size)
 
 
 def write_model(directory: Path, content: bytes, *, name: str = "model.onnx") -> Path:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL, Model, ModelFile
+from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL, Model
+from tests.support_onnx import model_file
 
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "tea", "green", "cup", "##s", "the")
+STATIC_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "tea", "green", "cup", "##s", "the")
 
 needs_the_static_model = pytest.mark.skipif(
     not weights.installed(CATALOGUE[PROVISIONAL], Config().models_folder()),
@@ -36,14 +37,11 @@ def safetensors(
 
 
 def static_model(folder: Path, table: NDArray[np.float32]) -> tuple[Model, dict[str, Path]]:
-    """A model of WORDS with these vectors, and its files."""
+    """A model of STATIC_WORDS with these vectors, and its files."""
     files = {"model": folder / "model.safetensors", "tokenizer": folder / "vocab.txt"}
     files["model"].write_bytes(safetensors(table))
-    files["tokenizer"].write_text("\n".join(WORDS))
-    described = {
-        role: ModelFile(path=path.name, sha256=weights.sha256(path), size=path.stat().st_size)
-        for role, path in files.items()
-    }
+    files["tokenizer"].write_text("\n".join(STATIC_WORDS))
+    described = {role: model_file(path) for role, path in files.items()}
     dimension = table.shape[1]
     return (
         Model(name="tiny", dimension=dimension, max_tokens=8, files=described, static=True),

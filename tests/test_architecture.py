@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     "",
     "errors",
+    "dates",
     "records",
     "config",
-    "dates",
     "metadata",
     "text",
     "filters",
@@ -32,19 +32,19 @@ LAYERS = (
     "embedding",
     "ingest",
     "index",
-    "search",
+    "ranking",
     "store",
     "documents",
     "vectors",
     "memories",
-    "joint",
+    "search",
     "maintenance",
-    "export",
     "postgres",
-    "importers",
+    "transfer",
     "merge",
     "database",
     "recovery",
+    "frameworks",
     "langchain",
     "llamaindex",
     "cli",
@@ -179,10 +179,10 @@ def test_readers_see_published_documents_only() -> None:
         if layer(module) != "postgres"  # where nothing else is published
     }
     assert {module: count for module, count in found.items() if count} == {
+        "mcpvectordb.database": 1,  # the titles of chunks, for their hashes
         "mcpvectordb.documents.rows": 1,  # filter columns, which stay in memory
-        "mcpvectordb.documents.unpublished": 2,
-        "mcpvectordb.importers.restore": 1,  # the ids that are taken
-        "mcpvectordb.joint.file_parts": 1,  # the titles of chunks, for their hashes
+        "mcpvectordb.documents.write": 2,
+        "mcpvectordb.transfer.restore": 1,  # the ids that are taken
         "mcpvectordb.recovery.repair": 1,
     }
 
@@ -254,5 +254,5 @@ def test_a_class_name_exists_once_in_both_packages() -> None:
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
-def test_the_root_of_the_library_holds_at_most_twelve_modules() -> None:
-    assert len(list((ROOT / "mcpvectordb").glob("*.py"))) <= 12
+def test_the_root_of_the_library_holds_at_most_thirteen_modules() -> None:
+    assert len(list((ROOT / "mcpvectordb").glob("*.py"))) <= 13

@@ -60,11 +60,11 @@ def hosts() -> str:
 
 
 def _files(host: McpHost) -> Iterator[str]:
-    elsewhere = {"macOS": (host.darwin,), "Windows": host.win32}
-    yield f"`{_readable(host.linux)}`"
-    for platform, paths in elsewhere.items():
-        for path in filter(None, paths):
-            yield f"{platform}: `{_readable(path)}`"
+    everywhere = host.paths("linux")
+    yield f"`{_readable(everywhere[0])}`"
+    for name, platform in (("macOS", "darwin"), ("Windows", "win32")):
+        if (paths := host.paths(platform)) != everywhere:
+            yield from (f"{name}: `{_readable(path)}`" for path in paths)
 
 
 def _readable(path: str) -> str:

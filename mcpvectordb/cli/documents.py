@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -91,15 +91,17 @@ def get(
 ) -> None:
     """Print a document's text.
 
-    NAME is its path or the end of it, its id, or #hash; NAME:LINE starts at that line.
+    NAME is its path or the end of it, its id, or #hash; NAME:LINE starts at that line. A name that
+    several documents have prints none, but lists them.
     """
     # A number that cannot be one of a change is no time either, which is what the error says then.
     moment = int(as_of) if as_of and as_of.isdecimal() and len(as_of) < 20 else as_of
     with opened() as db:
-        place = _lookup(db, name)
+        find = _candidates if moment is None else _then(moment)
+        [place] = _places(db, [name], find, "" if moment is None else f" as of {moment}")
         limit = lines if lines is not None else place.lines
-        document = db.documents.get(place.document.id, as_of=moment)
-        whole = db.documents.text(place.document.id, as_of=moment)
+        document = place.document
+        whole = db.documents.text(document.id, as_of=moment)
         text = _excerpt(whole, place.line, limit, line_numbers)
     if as_json:
         print_json({"document": document, "text": text})
@@ -184,12 +186,24 @@ def update(
 def delete(names: tuple[str, ...]) -> None:
     """Remove documents, by path, id or #hash.
 
-    A name that is unknown, or that several documents have, removes nothing at all.
+    A name that is unknown, or that several documents have, removes nothing at all. All of them
+    are one change, which one `undo` takes back.
     """
     with opened() as db:
-        for each in _only(db, names):
-            if db.documents.delete(each.id):
-                show(f"deleted {each.path} ({each.id}) with {quantity(each.chunks, 'chunk')}")
+        documents = _only(db, names)
+        db.documents.delete(each.id for each in documents)
+        roots = {each.name: each.root for each in db.documents.libraries() if each.root}
+    for each in documents:
+        show(f"deleted {each.path} ({each.id}) with {quantity(each.chunks, 'chunk')}")
+    for each in documents:
+        root = roots.get(each.library, "")
+        if root and Path(each.source).is_relative_to(root) and Path(each.source).exists():
+            rule = "/" + Path(each.source).relative_to(root).as_posix()
+            complain(
+                f"the library {each.library} follows {root}: the next sync takes {each.path} in "
+                f"again, under another id; to exclude it, add the line {rule} to "
+                f"{Path(root) / '.mcpvectordbignore'}"
+            )
 
 
 def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
@@ -201,10 +215,12 @@ def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
             return library, []
     escaped = re.sub(r"([*?\[\]{}\\])", r"\\\1", inside)
     below = db.documents.matching(f"{escaped}/**")
-    if not below and not any(db.documents.lookup(_spellings(name))):
+    if not below:
+        named = next(filter(None, _candidates(db, _spellings(name))), [])
+        below = [place.document for place in named]
+    if not below:
         near = [*fuzzy.nearest(inside, libraries), *db.documents.suggest(name)]
         raise NotFound(f"there is no library, folder or document {name}; {_hint(near)}")
-    below = below or [_lookup(db, name).document]
     return None, [Condition("id", "in", [each.id for each in below])]
 
 
@@ -214,7 +230,7 @@ def _matching(db: Database, pattern: str) -> list[Document]:
         documents = db.documents.matching(pattern)
     else:
         names = list(filter(None, map(str.strip, pattern.split(","))))
-        documents = _unique(place.document for place in _lookup_all(db, names))
+        documents = _unique(place.document for place in _places(db, names, _candidates))
     if not documents:
         fail(f"no document matches {pattern!r}; `mcpvectordb list` shows what there is")
     return documents
@@ -224,30 +240,45 @@ def _unique(documents: Iterable[Document]) -> list[Document]:
     return list({each.id: each for each in documents}.values())
 
 
-def _lookup(db: Database, name: str) -> Place:
-    """The document with this name; raises NotFound with similar names."""
-    return _lookup_all(db, [name])[0]
+Find = Callable[["Database", Sequence[str]], list[list["Place"]]]
+"""The documents that each name may mean."""
 
 
-def _lookup_all(db: Database, names: Sequence[str]) -> list[Place]:
-    """The documents with these names; raises NotFound with similar names for the first unknown one.
+def _candidates(db: Database, names: Sequence[str]) -> list[list[Place]]:
+    """The documents that each name may mean; the id of an earlier version means the present one."""
+    former = db.documents.lookup(names)
+    return [
+        places or list(filter(None, [place]))
+        for places, place in zip(db.documents.candidates(names), former, strict=True)
+    ]
+
+
+def _then(as_of: str | int) -> Find:
+    """The document that each name meant at a time."""
+
+    def find(db: Database, names: Sequence[str]) -> list[list[Place]]:
+        found = db.documents.lookup(names, as_of=as_of)
+        return [list(filter(None, [place])) for place in found]
+
+    return find
+
+
+def _places(db: Database, names: Sequence[str], find: Find, when: str = "") -> list[Place]:
+    """The one document that each name means.
 
     A file that exists below the working folder comes before one whose path only ends like a name.
+    Raises NotFound with similar names for the first unknown one, and InvalidInput for one that
+    several documents have.
     """
-    return [meanings[0] for meanings in _meanings(db, names, db.documents.lookup)]
-
-
-def _only(db: Database, names: Sequence[str]) -> list[Document]:
-    """The documents with these names, each once, to be changed; as `_lookup_all`.
-
-    Raises InvalidInput for a name that several documents have, and for one with a line.
-    """
-    documents = []
-    found = _meanings(db, names, db.documents.candidates)
-    for name, meanings in zip(names, found, strict=True):
+    every = list(dict.fromkeys(each for name in names for each in _spellings(name)))
+    found = dict(zip(every, find(db, every), strict=True))
+    chosen = []
+    for name in names:
+        meanings = list(filter(None, map(found.get, _spellings(name))))
+        if not meanings:
+            hint = _hint(db.documents.suggest(name))
+            raise NotFound(f"no document has the path, id or hash {name}{when}; {hint}")
         places = min(meanings, key=len)
-        if places[0].line is not None:
-            raise InvalidInput(f"{name} names a line; this concerns a document as a whole")
         if len(places) > 1:
             shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in places[:10])
             more = f" and {len(places) - 10} more" if len(places) > 10 else ""
@@ -255,27 +286,20 @@ def _only(db: Database, names: Sequence[str]) -> list[Document]:
                 f"{len(places)} documents are called {name}: {shown}{more}; name one by its path "
                 "or id"
             )
-        documents.append(places[0].document)
-    return _unique(documents)
+        chosen.append(places[0])
+    return chosen
 
 
-T = TypeVar("T")
+def _only(db: Database, names: Sequence[str]) -> list[Document]:
+    """The documents with these names, each once, to be changed; InvalidInput for one with a line.
 
-
-def _meanings(
-    db: Database, names: Sequence[str], find: Callable[[Sequence[str]], Sequence[T | None]]
-) -> list[list[T]]:
-    """What is found for each way to spell each name; raises NotFound for the first unknown name."""
-    every = list(dict.fromkeys(each for name in names for each in _spellings(name)))
-    found = dict(zip(every, find(every), strict=True))
-    meanings = []
-    for name in names:
-        known = [each for each in map(found.get, _spellings(name)) if each]
-        if not known:
-            hint = _hint(db.documents.suggest(name))
-            raise NotFound(f"no document has the path, id or hash {name}; {hint}")
-        meanings.append(known)
-    return meanings
+    The id of an earlier version is none of them.
+    """
+    places = _places(db, names, lambda db, names: db.documents.candidates(names))
+    for name, place in zip(names, places, strict=True):
+        if place.line is not None:
+            raise InvalidInput(f"{name} names a line; this concerns a document as a whole")
+    return _unique(place.document for place in places)
 
 
 def _spellings(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands about what was before, and about copies: history, undo, forget, merge, sync-with."""
+"""Commands about what was, and about copies: history, undo, redo, forget, merge, sync-with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mcpvectordb.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from mcpvectordb import HistoryEntry, Merged
+    from mcpvectordb import HistoryEntry, Merged, Undone
 
 _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 
@@ -31,7 +31,9 @@ _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 @click.argument("name", required=False)
 @click.option("--since", metavar="TIME", help="Since 2026-11-29, today, 2d (ago) …")
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
-@click.option("--diff", is_flag=True, help="Show what each change did to texts and metadata.")
+@click.option(
+    "--diff", is_flag=True, help="Show what each change did to texts and metadata (of NAME)."
+)
 @json_option
 @yes_option
 def history(
@@ -52,7 +54,7 @@ def history(
         return
     with opened() as db:
         entries = db.history(name, since=since, limit=limit)
-        diffs = {each.number: db.diff(each.number) for each in entries} if diff else {}
+        diffs = {each.number: db.diff(each.number, name) for each in entries} if diff else {}
     if as_json:
         print_json({"changes": entries, **({"diffs": diffs} if diff else {})})
         return
@@ -86,20 +88,39 @@ def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:
 @yes_option
 @json_option
 def undo(change: int | None, yes: bool, as_json: bool) -> None:
-    """Take back CHANGE, a number of `history`, or the latest change; asks first.
+    """Take back CHANGE, a number of `history`, or the latest not yet undone; asks first.
 
-    An undo is a change itself: undo it to have it again.
+    Without CHANGE, each undo steps further back, and `redo` steps forward again.
     """
     with opened() as db:
         if change is None:
-            latest = db.history(limit=1)
-            if not latest:
-                fail("there is nothing to undo")
-            _show_entry(latest[0], err=True)
-            change = latest[0].number
+            latest = db.next_undo()
+            _show_entry(latest, err=True)
+            change = latest.number
         ask(f"Change {change} will be taken back.", yes)
         with busy("restoring"):
             done = db.undo(change)
+    _show_undone(done, as_json)
+
+
+@click.command()
+@yes_option
+@json_option
+def redo(yes: bool, as_json: bool) -> None:
+    """Take the last undo back; asks first.
+
+    Each redo takes back one undo more, until something else is changed.
+    """
+    with opened() as db:
+        last = db.next_undo(redo=True)
+        _show_entry(last, err=True)
+        ask(f"Change {last.number} will be taken back.", yes)
+        with busy("restoring"):
+            done = db.redo()
+    _show_undone(done, as_json)
+
+
+def _show_undone(done: Undone, as_json: bool) -> None:
     outcomes = (
         ("restored", done.restored),
         ("removed", done.removed),

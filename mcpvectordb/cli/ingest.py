@@ -133,7 +133,9 @@ def ingest(
             else:
                 _ingest_source(db, source, done, **given, name=name, replace=replace)
         try:
-            if not no_embed and not dry_run:
+            # What failed stores nothing, so it does not start on what waited before either.
+            stored = any(count for what, count in done.counts.items() if what != "failed")
+            if stored and not no_embed and not dry_run:
                 done.embedded += embed_pending(db)
         finally:  # what is stored is stored, whether the model works or not
             done.show(dry_run)
@@ -251,6 +253,8 @@ class _Outcomes:
         self.counts["metadata updated"] += synced.updated
         if self.verbose and not self.as_json:
             show_skipped(synced)
+        for path in synced.vanished:
+            complain(f"{path} is no longer in the folder; its document stays")
         failures = complain_files(synced).values()
         self.counts["failed"] += len(failures)
         self.failures += failures

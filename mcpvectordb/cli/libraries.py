@@ -197,7 +197,7 @@ def sync(
                 if verbose:
                     show_skipped(one)
                 show_planned(one.planned)
-                show(f"{'would be ' * dry_run}{_summary(one, hint=not verbose)}")
+                show(_summary(one, hint=not verbose, dry_run=dry_run))
         if as_json:  # before the model is needed, which may be missing
             print_json({"libraries": done, "failed": failed})
         if not no_embed and not dry_run:
@@ -282,11 +282,15 @@ def _sync(
     return done, complain_files(done[0])
 
 
-def _summary(done: Synced, *, hint: bool = False) -> str:
+def _summary(done: Synced, *, hint: bool = False, dry_run: bool = False) -> str:
+    """What was done, or after a dry run what is to be: it opens no file, so it knows of no text."""
     counts = {
         what: getattr(done, what)
         for what in ("indexed", "replaced", "moved", "removed", "unchanged")
     }
+    if dry_run:
+        to_read = done.indexed + done.replaced
+        counts = {"to read": to_read, "to remove": done.removed, "unchanged": done.unchanged}
     files = counted({**counts, "failed": len(done.failures)}) or "no files"
     skipped = skipped_in(done.skipped, hint=hint)
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ COMMANDS = {
     "delete": ("documents", "Remove documents, by path, id or #hash"),
     "import": ("transfer", "Bring in what another program has stored"),
     "history": ("history", "List what was changed, by whom and when"),
-    "undo": ("history", "Take back CHANGE, a number of `history`, or the latest change"),
+    "undo": ("history", "Take back CHANGE, a number of `history`, or the latest not yet undone"),
+    "redo": ("history", "Take the last undo back"),
     "forget": ("history", "Delete NAME so that nothing of it stays in the file"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
@@ -61,7 +63,7 @@ COMMANDS = {
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
-    "model": ("models", "List, fetch, add and change embedding models"),
+    "model": ("models", "List, fetch, add, change and remove embedding models"),
     "web": ("server", "Look into the database in a browser"),
     "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
@@ -232,7 +234,13 @@ def opened(
                 f"there is no database {path}: create it with `mcpvectordb --db {path} ingest PATH`"
             )
         elif place is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                fail(
+                    f"the data folder {path.parent} cannot be made: {error.strerror}; name a "
+                    "database elsewhere by --db FILE"
+                )
     config = configured(read_only=read_only, model=model, embeddings=embeddings)
     with Database(path, config=config) as db, db.acting_as("shell"):
         if db.set_aside:
@@ -285,7 +293,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except MCPVectorDBError as error:
-        fail(error)
+        fail(f"{error}{_hint()}")
     except Exception as error:
         fail(
             f"internal error ({type(error).__name__}: {error}); the file is sound, please report "
@@ -295,8 +303,24 @@ def main() -> None:
 
 def _message(error: click.ClickException) -> str:
     """An error of the command line, with a hint where a query was taken for an option."""
-    message = error.format_message()
+    message = re.sub(
+        r"is not a valid (integer|float)( range)?\.",
+        lambda kind: f"is not a {'whole ' * (kind[1] == 'integer')}number.",
+        error.format_message(),
+    )
     command = error.ctx.command.name if isinstance(error, click.UsageError) and error.ctx else ""
     if isinstance(error, click.NoSuchOption) and command == "search":
-        message += " To search without a word, write -- before the query: search -- -word"
-    return message
+        return f"{message} {_EXCLUDING}"
+    return message + _hint()
+
+
+_EXCLUDING = "To search without a word, write -- before the query: search -- -word"
+
+
+def _hint() -> str:
+    """What to write instead, where a search may have failed at a -word read as -w, -l or -n."""
+    given = list(itertools.takewhile(lambda each: each != "--", sys.argv[1:]))
+    taken = next((each for each in given if re.fullmatch(r"-[wln][^\W\d]+", each)), "")
+    if "search" not in given or not taken:
+        return ""
+    return f" ({taken} was read as the option {taken[:2]}. {_EXCLUDING})"

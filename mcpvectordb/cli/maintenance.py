@@ -13,6 +13,27 @@ from mcpvectordb.cli.options import ask, json_option, yes_option
 from mcpvectordb.cli.output import busy, fail, library_line, plain, show, show_result
 from mcpvectordb.config import Config
 
+# What people are told of a file, by the names of its facts.
+_TOLD = {
+    "path": "file",
+    "bytes": "bytes",
+    "history_bytes": "bytes of history",
+    "documents": "documents",
+    "embedded": "  found by meaning",
+    "partly": "  in part so far",
+    "waiting": "  not yet",
+    "empty": "  without text",
+    "copies": "  same as another one",
+    "chunks": "passages",
+    "pending": "  to be embedded",
+    "libraries": "libraries",
+    "memories": "memories",
+    "vectors": "vectors",
+    "stores": "stores of vectors",
+    "model": "model",
+    "embeddings": "embeddings",
+    "parser": "parser",
+}
 SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
 
 
@@ -21,8 +42,8 @@ SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
 def status(as_json: bool) -> None:
     """Show counts, the model, what takes the space, and what is not embedded yet.
 
-    Each document is embedded (found by meaning), partly embedded, waiting, or empty (it has no
-    text).
+    Each document is found by meaning, in part, not yet, or has no text. What is 0 is left out;
+    --json has everything, under the names that Python has.
     """
     with opened() as db:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
@@ -39,12 +60,13 @@ def status(as_json: bool) -> None:
     facts = {**plain(stats), **plain(coverage), "parser": _confinement()}
     per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
     result = {**facts, "space": space, "backlogs": backlogs, "libraries": per_library}
-    told = {name: value for name, value in facts.items() if name != "notes"}
-    told["origins"] = ", ".join(stats.origins)
+    told = {label: facts[name] for name, label in _TOLD.items() if facts[name] not in ("", 0, [])}
+    if stats.origins:
+        told["published from"] = ", ".join(stats.origins)
     total = sum(space.values())
     lines = [
         *(
-            f"{name:<16} {value:,}" if isinstance(value, int) else f"{name:<16} {value or '-'}"
+            f"{name:<22} {value:,}" if isinstance(value, int) else f"{name:<22} {value}"
             for name, value in told.items()
         ),
         *(f"  {what:<24} {size:>15,} bytes {size / total:6.1%}" for what, size in space.items()),

@@ -1,4 +1,4 @@
-"""Commands about embedding models: list, pull, add, add-endpoint, use."""
+"""Commands about embedding models: list, pull, add, add-endpoint, use, remove."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def model() -> None:
-    """List, fetch, add and change embedding models."""
+    """List, fetch, add, change and remove embedding models."""
 
 
 @model.command("list")
@@ -178,3 +178,15 @@ def use(name: str) -> None:
     with opened() as db, bar(f"embedding with {name}", "chunks") as move:
         db.use_model(name, progress=move)
     show(f"the file now uses {name}")
+
+
+@model.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also if it is the model of this file.")
+def remove(name: str, force: bool) -> None:
+    """Delete a model that was pulled or added; those of packages stay."""
+    from mcpvectordb.embedding import weights
+
+    used = _model_of_the_file()
+    gone = weights.remove(name, configured().models_folder(), in_use=[used], force=force)
+    show(f"removed {gone.folder} ({gone.bytes:,} bytes)")

@@ -104,9 +104,9 @@ class StyledText:
 
 
 def show_planned(planned: Iterable[tuple[str, str]]) -> None:
-    """Print what a dry run would do, a line per file."""
+    """Print what a dry run would do, a line per file: whether one has a text is not known yet."""
     for what, path in planned:
-        show(f"{what}  {path}")
+        show(f"{'remove' if what == 'remove' else 'read'}  {path}")
 
 
 def complain(message: object) -> None:

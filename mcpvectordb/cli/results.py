@@ -32,6 +32,7 @@ class ResultRow(NamedTuple):
     context: str
     line: int
     snippet: str
+    place: str
 
 
 def rows_of(db: Database, results: Results[Chunk]) -> list[ResultRow]:
@@ -51,6 +52,7 @@ def _row(db: Database, hit: Hit[Chunk]) -> ResultRow:
         context,
         hit.line,
         hit.snippet,
+        document.place(hit.line),
     )
 
 
@@ -65,7 +67,7 @@ def files(rows: list[ResultRow]) -> str:
 def markdown(rows: list[ResultRow]) -> str:
     """Markdown: a section per hit with its lines as a quotation."""
     return "\n".join(
-        f"## {visible_line(each.file)}:{each.line}\n\n"
+        f"## {visible_line(each.place)}\n\n"
         f"**{visible_line(each.title)}** ({each.docid}{_relevance(each)})\n\n"
         + (f"*{each.context}*\n\n" if each.context else "")
         + "".join(f"> {line}\n" for line in each.snippet.split("\n"))
@@ -135,13 +137,13 @@ def print_results(
 
 def _terms(query: str) -> list[Term]:
     """What is highlighted in the lines that a query found."""
-    from mcpvectordb.text.query import Term, snippet_terms
+    from mcpvectordb.text.query import Term, parse_query
 
-    return [Term(term) for term in snippet_terms(query)]
+    return [Term(word) for word in parse_query(query).content_words]
 
 
 def _headline(hit: Hit[Chunk]) -> list[tuple[str, str]]:
-    """Where a hit is (path:line, a link where it is a file or page), its relevance and title."""
+    """Where a hit is (path and line, a link if it is a file or page), its relevance and title."""
     document, page = hit.item.document, hit.item.page
     style = f"bold link {uri}" if (uri := _uri(document.source)) else "bold"
     facts = [
@@ -157,11 +159,12 @@ def _headline(hit: Hit[Chunk]) -> list[tuple[str, str]]:
 
 def _place(chunk: Chunk, line: int) -> str:
     """The path and line of a passage; the path is relative if it is in the current folder."""
-    source = Path(chunk.document.source)
+    document = chunk.document
+    source = Path(document.source)
     with contextlib.suppress(OSError, ValueError):  # no such folder any more, or not in it
         if source.is_absolute():
-            return f"{source.relative_to(Path.cwd())}:{line}"
-    return f"{chunk.document.source}:{line}"
+            return document.place(line, name=str(source.relative_to(Path.cwd())))
+    return document.place(line, name=document.source)
 
 
 def _uri(source: str) -> str:
@@ -173,7 +176,7 @@ def _uri(source: str) -> str:
 
 def _marked(snippet: str, terms: list[Term]) -> list[tuple[str, str]]:
     """The lines of a snippet with the terms of the query highlighted, but not in line numbers."""
-    from mcpvectordb.search.highlight import occurrences
+    from mcpvectordb.ranking.snippets import occurrences
 
     parts: list[tuple[str, str]] = []
     for line in snippet.split("\n"):

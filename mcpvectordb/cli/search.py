@@ -133,7 +133,7 @@ def grep(
         found = db.grep(
             pattern, literal=literal, case_sensitive=not ignore_case, library=library, limit=limit
         )
-    lines = (f"{_name(each.item)}:{each.line}: {each.text}" for each in found)
+    lines = (f"{_place(each.item, each.line)}: {each.text}" for each in found)
     more = found.total - len(found)
     notes = (f"{more:,} more lines match; --limit shows more" if more else "", found.note)
     show_result(found, lines, notes, as_json=as_json)
@@ -149,15 +149,16 @@ def grep(
 def verify(quotation: str, document: str | None, page: int | None, as_json: bool) -> None:
     """Check whether a quotation stands in DOCUMENT (also path:line), or anywhere.
 
-    The answer is exact, spacing (with other spacing, hyphens or quotation marks), elsewhere or
-    absent, with the place and the SHA-256 of the text. The exit code is 1 for the last two.
+    The answer is exact, spacing (with other spacing, hyphens or quotation marks), case (with
+    capital and small letters exchanged), elsewhere or absent, with the place and the SHA-256 of the
+    text. The exit code is 1 for the last three.
     """
     with opened() as db:
         found = db.verify(quotation, document=document, page=page)
     show_result(found, _verified(found), as_json=as_json)
     if found.note:
         complain(found.note)
-    if found.status in ("elsewhere", "absent"):
+    if found.status in ("case", "elsewhere", "absent"):
         raise SystemExit(1)
 
 
@@ -165,10 +166,14 @@ def _verified(found: Quotation) -> list[str]:
     if found.item is None or not found.text:
         return [f"absent ({found.searched:,} texts were read)"]
     page = "" if found.page is None else f", p. {found.page}"
-    place = f"{_name(found.item)}:{found.first_line}-{found.last_line}{page}"
+    place = _place(found.item, found.first_line, found.last_line) + page
     told = f"{found.status}: {place} (SHA-256 of the text: {found.text_sha256})"
     return [told] if found.exact else [told, f"It stands there as: {found.text}"]
 
 
-def _name(item: Document | Memory) -> str:
-    return getattr(item, "path", "") or f"context {item.id}"
+def _place(item: Document | Memory, first: int, last: int = 0) -> str:
+    from mcpvectordb import Document
+
+    if isinstance(item, Document):
+        return item.place(first, last)
+    return f"context {item.id}:{first}-{last}" if last > first else f"context {item.id}:{first}"

@@ -86,7 +86,6 @@ def setup(
     """
     from mcpvectordb_server import hosts
     from mcpvectordb_server.options import default_db
-    from mcpvectordb_server.setup import NAME, command_line, remote_entry, set_up, token_of
 
     if host is None and not print_entry:
         fail("name a HOST (see `mcpvectordb setup --help`), or print the entry with --print", 2)
@@ -94,17 +93,19 @@ def setup(
     db: Path | str = given_database() or default_db()
     if isinstance(db, Path):
         db = db.expanduser().absolute()
-    token = token_of(url) if url else ""
+    token = hosts.token_of(url) if url else ""
     unlimited = not (roots or remove or url or any(map(_names_root, arguments)))
     if unlimited and sys.stdin.isatty():
         roots = _asked_root()
     entry = (
-        remote_entry(known, url, token) if url else known.local(command_line(db, arguments, roots))
+        hosts.remote_entry(known, url, token)
+        if url
+        else known.local(hosts.command_line(db, arguments, roots))
     )
     if print_entry:
-        show_block(known.form.changed("", known.section, NAME, entry))
+        show_block(known.form.changed("", known.section, hosts.NAME, entry))
     elif host:
-        report = set_up(host, None if remove else entry, dry_run=dry_run)
+        report = hosts.set_up(host, None if remove else entry, dry_run=dry_run)
         show_block(report.replace(token, "…") if token else report)
     if unlimited and not roots:
         show(

@@ -209,13 +209,13 @@ def grant(url: str, role: str, right: str | None, only: tuple[str, ...]) -> None
     from mcpvectordb.postgres import require_driver
 
     require_driver()
-    from mcpvectordb.postgres import access
+    from mcpvectordb.postgres import origins
 
     with busy("granting"):
         if right == "none":
-            access.revoke(url, role)
+            origins.revoke(url, role)
         else:
-            access.grant(url, role, "publish" if right else "read", only or None)
+            origins.grant(url, role, "publish" if right else "read", only or None)
     what = {"none": "may do nothing", "publish": "may read and publish"}.get(
         right or "", "may read"
     )

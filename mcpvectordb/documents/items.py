@@ -1,5 +1,10 @@
 """Documents as items: one form for history, undo, merge, export and import.
 
+What people say of a document, its title and metadata, is kept apart from what its source says of
+itself (the front matter of a note, the properties of a DOCX), which follows the source when it
+changes. What a person said stays until a person says otherwise, and wins over the source. The
+column `metadata` has both together; the column `given` has what people said.
+
 A stored document's text never changes: another text is another row with another key. So a version
 of which only the metadata was replaced names the key of the stored document as its body, and the
 text is packed, once, when that document is removed.
@@ -8,23 +13,24 @@ text is packed, once, when that document is removed.
 from __future__ import annotations
 
 import contextlib
+import json
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import apsw
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import overrides, rows
+from mcpvectordb.documents import rows
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.rows import DocumentFilter
-from mcpvectordb.errors import InvalidInput, NotFound, quoted
+from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.spans import ItemText, ReceivedItem, TextItems
 from mcpvectordb.metadata import storable, whole_number
-from mcpvectordb.records import Document
+from mcpvectordb.records import Document, Place
+from mcpvectordb.storage.dialect import Sql, SqlRows
 
 SHELF = "documents"
 LONGEST_ID = 200
@@ -54,6 +60,77 @@ WITH every AS (
 """
 
 
+class Overrides(NamedTuple):
+    """What people said of one document.
+
+    `title` is "" if they gave none; `metadata` has [value] for each key, [] for one taken out.
+    """
+
+    title: str = ""
+    metadata: Mapping[str, Sequence[Any]] = {}
+
+    @classmethod
+    def decode(cls, value: Mapping[str, Any]) -> Overrides:
+        """What people said, from the JSON of the column `given`; raises Damaged."""
+        match value:
+            case {"title": str(title), "metadata": dict(said)} if all(
+                isinstance(each, list) and len(each) < 2 for each in said.values()
+            ):
+                return Overrides(title, said)
+        raise Damaged("what is stored as given is not what was written: run `mcpvectordb check`")
+
+    @classmethod
+    def stored(cls, sql: Sql, key: int, own: Mapping[str, Any] | None = None) -> Overrides:
+        """What people said of the document with this key.
+
+        Where that is not known, all of its metadata that the source does not say itself (`own`)
+        counts.
+        """
+        given, together = sql.execute(
+            "SELECT given, metadata FROM published_documents WHERE key = ?", (key,)
+        ).fetchone() or (None, "{}")
+        if given is None:
+            values = metadata.decode(together)
+            return cls(metadata=of_keys(values.keys() - (own or {}).keys(), values))
+        return cls.decode(metadata.decode(given))
+
+    def over(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """The metadata of a document of which the source says `own`."""
+        together = {**own, **{key: said[0] for key, said in self.metadata.items() if said}}
+        return {key: together[key] for key in together if self.metadata.get(key) != []}
+
+    def then(self, later: Overrides) -> Overrides:
+        """What was said first, with what was said later in its place."""
+        return Overrides(later.title or self.title, {**self.metadata, **later.metadata})
+
+    def encode(self) -> str:
+        """The text of the column `given`."""
+        return encoded(self._asdict())
+
+
+def of_keys(keys: Iterable[str], values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What is said of these keys by `values`, in the form of `Overrides.metadata`."""
+    return {key: [values[key]] if key in values else [] for key in keys}
+
+
+def encoded(value: Mapping[str, Any]) -> str:
+    """JSON text of values that were checked before, each by itself."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
+
+
+class DocumentChange(NamedTuple):
+    """A change of what people say of a document; None leaves a field as it is.
+
+    `metadata` replaces all, `patch` is merged into it (RFC 7396), `keys` are set.
+    """
+
+    metadata: Mapping[str, Any] | None = None
+    patch: Mapping[str, Any] | None = None
+    keys: Mapping[str, Any] | None = None
+    title: str | None = None
+    library: str | None = None
+
+
 class DocumentItems(TextItems, ABC):
     """The documents that readers see."""
 
@@ -65,7 +142,7 @@ class DocumentItems(TextItems, ABC):
     )
 
     @classmethod
-    def version(cls, sql: apsw.Connection, row: Sequence[Any]) -> Version:
+    def version(cls, sql: Sql, row: Sequence[Any]) -> Version:
         """The version in a row, whose body is named by the document's key."""
         key, library, source, twin, stamp, *values, chunks = row
         fields = dict(zip(_FIELDS, values, strict=False))
@@ -74,7 +151,7 @@ class DocumentItems(TextItems, ABC):
         return Version(Item(SHELF, library, source, twin), stamp, fields, str(key).encode())
 
     @classmethod
-    def label(cls, sql: apsw.Connection, version: Version) -> str:
+    def label(cls, sql: Sql, version: Version) -> str:
         """The path of a document in listings."""
         library, source = version.item.place, version.item.name
         root = sql.execute("SELECT root FROM libraries WHERE name = ?", (library,)).get
@@ -100,14 +177,14 @@ class DocumentItems(TextItems, ABC):
         dates.check_stored(fields["created_at"])
         metadata.received(fields["metadata"])
         if fields["given"] is not None:
-            overrides.decode(metadata.received(fields["given"]))
+            Overrides.decode(metadata.received(fields["given"]))
         checked_name(version.item.place)
         storable(version.item.name, "source", blank=False)
         if content.images is not None or len(content.spans) != fields["chunks"]:
             raise InvalidInput("its chunks are not those of a document")
 
     @classmethod
-    def line(cls, sql: apsw.Connection, version: Version, model: int | None) -> dict[str, Any]:
+    def line(cls, sql: Sql, version: Version, model: int | None) -> dict[str, Any]:
         """A stored document as an export has it, with its embeddings by a model."""
         key, fields, local = key_of(version), version.fields or {}, version.local
         former = sql.execute("SELECT id FROM former_ids WHERE document = ? ORDER BY number", (key,))
@@ -157,64 +234,20 @@ def key_of(version: Version) -> int:
     return int(name) if len(name) < 16 and name.isdigit() else 0
 
 
-class DocumentVersions:
-    """Keeps the versions of documents that are replaced, changed or removed."""
-
-    def __init__(self, history: History, long: int) -> None:
-        self.history, self._long = history, long
-
-    def packed_long(self, sql: apsw.Connection, keys: Iterable[int]) -> dict[int, bytes]:
-        """The packed bodies of those documents that are long, to be made before a transaction."""
-        found = (DocumentItems.by_key(sql, key) for key in keys)
-        return {
-            key_of(each): DocumentItems.body(sql, each)
-            for each in found
-            if each is not None and (each.fields or {})["chunks"] > self._long
-        }
-
-    @contextlib.contextmanager
-    def changing(self, sql: apsw.Connection, key: int) -> Iterator[int]:
-        """Keep a document as it is before its row is changed in this block, to have this stamp.
-
-        In another library, or with another source, it is another item: the old one is deleted.
-        """
-        found = DocumentItems.by_key(sql, key)
-        if found is not None:
-            self.history.keep(sql, found)
-        yield self.history.stamp(sql)
-        after = DocumentItems.by_key(sql, key)
-        if found is not None and (after is None or after.item != found.item):
-            self.bury_missing(sql, [found.item])
-
-    def keep_whole(
-        self, sql: apsw.Connection, keys: Iterable[int], packed: Mapping[int, bytes] | None = None
-    ) -> list[Item]:
-        """Keep documents with their texts, before they are removed; returns what they are."""
-        items = []
-        for key in keys:
-            found = DocumentItems.by_key(sql, key)
-            if found is not None:
-                items.append(found.item)
-                if self.history.keeps(sql):
-                    body = (packed or {}).get(key)
-                    if body is None and not self.history.has_body(sql, found.body):
-                        body = DocumentItems.body(sql, found)
-                    self.history.keep(sql, found, body)
-        return items
-
-    def bury_missing(self, sql: apsw.Connection, items: Iterable[Item]) -> None:
-        """Note of those items that are not there any more that they were deleted."""
-        for item in items:
-            if DocumentItems.find(sql, item) is None:
-                self.history.bury(sql, item)
-
-
-def past_version(sql: apsw.Connection, history: History, id: str, limit: int) -> Version:
+def past_version(sql: Sql, history: History, id: str, limit: int) -> Version:
     """What the document with this id (that it has or had) was at a stamp; raises NotFound."""
-    states = [
-        history.at(sql, item, DocumentItems.find(sql, item), limit)
-        for item in _items_of_id(sql, storable(id, "id"))
-    ]
+    # After a move to another library it is another item.
+    items: list[Any] = sql.execute(
+        "SELECT library, source, twin FROM published_documents WHERE id = ?1 "
+        "UNION SELECT place, name, twin FROM history_versions "
+        "WHERE shelf = 'documents' AND fields ->> '$.local.id' = ?1",
+        (storable(id, "id"),),
+    ).fetchall()
+    if not items:
+        raise NotFound(f"no document has, or had, the id {quoted(id)}")
+    states = []
+    for item in (Item(SHELF, *row) for row in items):
+        states.append(history.at(sql, item, DocumentItems.find(sql, item), limit))
     there = [each for each in states if each is not None]
     if not there:
         raise NotFound(f"the document with the id {quoted(id)} was not there at that time")
@@ -222,7 +255,7 @@ def past_version(sql: apsw.Connection, history: History, id: str, limit: int) ->
 
 
 def past_documents(
-    sql: apsw.Connection,
+    sql: Sql,
     history: History,
     chosen: DocumentFilter,
     limit: int,
@@ -235,42 +268,58 @@ def past_documents(
         f"WHERE {chosen.condition} ORDER BY {order} LIMIT ? OFFSET ?",
         (*chosen.bindings, *window),
     ).fetchall()
-    return [
-        rows.by_key(sql, key) if key > 0 else past_document(sql, history.former(sql, -key))
-        for (key,) in found
-    ]
+    return [_past_by_key(sql, history, key) for (key,) in found]
 
 
-def past_document(sql: apsw.Connection, past: Version) -> Document:
+def _past_by_key(sql: Sql, history: History, key: int) -> Document:
+    """The document with a key of `_PAST`."""
+    return rows.by_key(sql, key) if key > 0 else past_document(sql, history.former(sql, -key))
+
+
+class _PastDocuments:
+    """A connection on which `published_documents` are those at a stamp."""
+
+    def __init__(self, sql: Sql, limit: int) -> None:
+        self._sql, self._past = sql, _PAST.format(limit=limit)
+        self.dialect = sql.dialect
+
+    def execute(self, statement: str, bindings: Any = None, /) -> SqlRows:
+        return self._sql.execute(self._past + statement, bindings)
+
+
+def past_found(sql: Sql, history: History, names: Sequence[str], limit: int) -> list[Place | None]:
+    """The document that each name meant at a stamp; otherwise what the document was then that the
+    name means now, or that has or had it as its id.
+    """
+    then = rows.candidates(
+        cast(Sql, _PastDocuments(sql, limit)),
+        names,
+        rows.first,
+        lambda _, key: _past_by_key(sql, history, key),
+    )
+    places: list[Place | None] = []
+    for name, meant, now in zip(names, then, rows.found(sql, names), strict=True):
+        places += meant or [None]
+        if not meant:
+            with contextlib.suppress(NotFound):
+                id = now.document.id if now else name
+                document = past_document(sql, past_version(sql, history, id, limit))
+                places[-1] = replace(now, document=document) if now else Place(document=document)
+    return places
+
+
+def past_document(sql: Sql, past: Version) -> Document:
     """A version as a document."""
     if (key := key_of(past)) and DocumentItems.by_key(sql, key) == past:
         return rows.by_key(sql, key)
     fields, local, item = past.fields or {}, past.local, past.item
+    same = ("title", "hash", "file_type", "size", "created_at", "chunks")
     return Document(
         id=local["id"],
         library=item.place,
         source=item.name,
-        title=fields["title"],
-        hash=fields["hash"],
-        file_type=fields["file_type"],
-        size=fields["size"],
         modified=local["modified"],
-        created_at=fields["created_at"],
         metadata=metadata.decode(fields["metadata"]),
-        chunks=fields["chunks"],
         path=DocumentItems.label(sql, past),
+        **{name: fields[name] for name in same},
     )
-
-
-def _items_of_id(sql: apsw.Connection, id: str) -> list[Item]:
-    """What had this id: after a move to another library it is another item."""
-    found = sql.execute(
-        "SELECT library, source, twin FROM published_documents WHERE id = ?1 "
-        "UNION SELECT place, name, twin FROM history_versions "
-        "WHERE shelf = 'documents' AND fields ->> '$.local.id' = ?1",
-        (id,),
-    )
-    items = [Item(SHELF, *row) for row in found]
-    if not items:
-        raise NotFound(f"no document has, or had, the id {quoted(id)}")
-    return items

@@ -1,25 +1,44 @@
-"""Libraries: their names, the folders that they follow, and the descriptions of their parts."""
+"""Libraries: their names, the folders that they follow, and which of these may be read here.
+
+A file may come from anywhere, and whoever wrote it chose the folders that its libraries follow. So
+what a person has agreed to is kept in this user's data folder: the place of the file, the name of
+the library, its folder (by path and inode) and the patterns that select files of it. Everything
+must be the same when the library is synced; otherwise nothing is read until it is confirmed again:
+the file that is now in this place may name another folder, and the folder may be another one. A
+file that was moved or copied is another file.
+
+Each confirmation is a file of its own, which is replaced as a whole: processes that confirm at the
+same time need no lock, and none of them loses what another one wrote.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import apsw
+from typing import Any, NamedTuple
 
 from mcpvectordb import dates
-from mcpvectordb.documents.confirmed_folders import ConfirmedFolders, FollowedLibrary
-from mcpvectordb.errors import LONGEST_QUOTE, InvalidInput, NotFound, Unreadable, quoted
+from mcpvectordb.config import Config
+from mcpvectordb.errors import (
+    LONGEST_QUOTE,
+    InvalidInput,
+    NotFound,
+    Refused,
+    Unreadable,
+    Unwritable,
+    quoted,
+)
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf
-from mcpvectordb.ingest import gitignore
-from mcpvectordb.ingest.globs import compile_glob
+from mcpvectordb.ingest.globs import compile_glob, rules_of_patterns
 from mcpvectordb.metadata import decode_list, storable
-from mcpvectordb.records import Library
-from mcpvectordb.search.why_empty import unknown_name
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 
 _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
@@ -32,6 +51,21 @@ def checked_name(library: str) -> str:
     if len(storable(library, "library", blank=False)) > 200:
         raise InvalidInput(f"library is {len(library)} characters long; a name has at most 200")
     return library
+
+
+class FollowedLibrary(NamedTuple):
+    """A library with the folder `root` that it follows."""
+
+    name: str
+    root: str
+    pattern: str
+    ignore: tuple[str, ...]
+
+
+def bounds(folder: str) -> tuple[str, str]:
+    """The texts between which the paths below a folder sort, neither of them one of these."""
+    prefix = os.path.join(folder, "")  # noqa: PTH118 - the slash at the end is wanted
+    return prefix, prefix[:-1] + chr(ord(os.sep) + 1)
 
 
 class LibraryVersions(VersionedShelf):
@@ -48,20 +82,20 @@ class LibraryVersions(VersionedShelf):
     def __init__(self, file: File, history: History) -> None:
         self._file, self.history = file, history
 
-    def keep(self, sql: apsw.Connection, name: str) -> None:
-        """Keep a library as it is, before its row changes; one that is not there is new."""
-        if (found := self.find(sql, Item(self.shelf, "", name))) is not None:
+    @contextlib.contextmanager
+    def changing(self, sql: Sql, name: str) -> Iterator[None]:
+        """Keep a library as it is before this block changes it; one that is not there is new."""
+        item = Item(self.shelf, "", name)
+        if (found := self.find(sql, item)) is not None:
             self.history.keep(sql, found)
-
-    def mark(self, sql: apsw.Connection, name: str) -> None:
-        """Note that a library was changed in this transaction, or removed."""
+        yield
         stamp = self.history.stamp(sql)
         sql.execute("UPDATE libraries SET stamp = ? WHERE name = ?", (stamp, name))
         if not sql.changes():
-            self.history.bury(sql, Item(self.shelf, "", name))
+            self.history.bury(sql, item)
 
     @classmethod
-    def version(cls, sql: apsw.Connection, row: Sequence[Any]) -> Version:
+    def version(cls, sql: Sql, row: Sequence[Any]) -> Version:
         """The version in a row."""
         name, stamp, inode, *values, notes = row
         fields = dict(zip(_FIELDS, values, strict=True))
@@ -117,8 +151,7 @@ class LibraryVersions(VersionedShelf):
         """Let a library follow its folder again; its folder may have to be confirmed again."""
         name, fields = version.item.name, version.fields or {}
         columns = (name, *(fields[each] for each in _FIELDS), version.local["inode"])
-        with self._file.writing() as sql:
-            self.keep(sql, name)
+        with self._file.writing() as sql, self.changing(sql, name):
             sql.execute("DELETE FROM library_notes WHERE library = ?", (name,))
             sql.execute(
                 f"INSERT INTO libraries (name, {', '.join(_FIELDS)}, inode) "
@@ -130,130 +163,38 @@ class LibraryVersions(VersionedShelf):
                 "INSERT INTO library_notes (library, path, text) VALUES (?, ?, ?)",
                 ((name, path, text) for path, text in fields["notes"].items()),
             )
-            self.mark(sql, name)
 
     def remove(self, item: Item) -> None:
         """Let a library follow no folder; its documents stay."""
         with self._file.writing() as sql:
             if self.find(sql, item) is not None:
-                self.keep(sql, item.name)
-                sql.execute("DELETE FROM libraries WHERE name = ?", (item.name,))
-                self.mark(sql, item.name)
-
-
-def put(
-    sql: apsw.Connection, versions: LibraryVersions, library: FollowedLibrary, description: str
-) -> None:
-    """Add a library that follows a folder, or change the options of the one with this folder."""
-    check_selection(library.pattern, library.ignore)
-    storable(description, "description")
-    known = sql.execute("SELECT root FROM libraries WHERE name = ?", (library.name,)).fetchone()
-    if known and known[0] != library.root:
-        raise InvalidInput(
-            f"the library {quoted(library.name)} already follows {known[0]}; remove it first, "
-            "or choose another name"
-        )
-    versions.keep(sql, library.name)
-    sql.execute(
-        "INSERT INTO libraries (name, root, inode, pattern, ignore, description, created_at) "
-        "VALUES (?, ?, '', ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET pattern = "
-        "excluded.pattern, ignore = excluded.ignore, description = excluded.description",
-        (
-            library.name,
-            library.root,
-            library.pattern,
-            json.dumps(list(library.ignore)),
-            description,
-            dates.now(),
-        ),
-    )
-    versions.mark(sql, library.name)
-
-
-def unfollow(sql: apsw.Connection, versions: LibraryVersions, name: str) -> None:
-    """Stop following the folder of a library; its descriptions are removed, its documents stay."""
-    known = [each for (each,) in sql.execute(NAMES)]
-    if checked_name(name) not in known:
-        raise NotFound(unknown_name("library", name, known))
-    versions.keep(sql, name)
-    sql.execute("DELETE FROM libraries WHERE name = ?", (name,))
-    if sql.changes():
-        versions.mark(sql, name)
-
-
-def describe(
-    sql: apsw.Connection, versions: LibraryVersions, name: str, path: str, text: str
-) -> None:
-    """Set the description of a library (path "") or of a part of it; a blank text removes it."""
-    parts = _parts(followed(sql, name)[0].root, storable(path, "path"))
-    if ".." in parts:
-        raise InvalidInput(f"{quoted(path)} is outside of the library; name a path inside of it")
-    storable(text, "text")
-    versions.keep(sql, name)
-    if not parts:
-        sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
-    elif text.strip():
-        sql.execute(
-            "INSERT OR REPLACE INTO library_notes (library, path, text) VALUES (?, ?, ?)",
-            (name, "/".join(parts), text),
-        )
-    else:
-        sql.execute(
-            "DELETE FROM library_notes WHERE library = ? AND path = ?", (name, "/".join(parts))
-        )
-    versions.mark(sql, name)
-
-
-def descriptions(sql: apsw.Connection, name: str, path: str) -> list[str]:
-    """The descriptions of a library and of the folders down to a path, general to specific."""
-    found = sql.execute(
-        "SELECT root, description FROM libraries WHERE name = ?", (storable(name, "library"),)
-    ).fetchone()
-    notes = dict(sql.execute("SELECT path, text FROM library_notes WHERE library = ?", (name,)))
-    if not found:
-        return []
-    parts = _parts(found[0], storable(path, "path"))
-    of_parts = (notes.get("/".join(parts[:length]), "") for length in range(1, len(parts) + 1))
-    return [text for text in (found[1], *of_parts) if text.strip()]
+                with self.changing(sql, item.name):
+                    sql.execute("DELETE FROM libraries WHERE name = ?", (item.name,))
 
 
 def one_time(
     name: str, root: str | os.PathLike[str], pattern: str, ignore: Sequence[str] = ()
 ) -> FollowedLibrary:
-    """A library with a folder that is looked into once, without an entry in the database."""
-    _check_pattern(pattern)
-    return FollowedLibrary(checked_name(name), _folder(root), pattern, tuple(ignore))
+    """A library with a folder that is looked into once, without an entry in the database.
+
+    The folder's path is absolute, with links resolved. Raises Unreadable if there is none.
+    """
+    check_selection(pattern, ignore)
+    checked_name(name)
+    try:
+        folder = Path(root).expanduser().resolve(strict=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise Unreadable(
+            f"{quoted(os.fspath(root))} cannot be a library's folder: {reason} (working folder: "
+            f"{Path.cwd()})"
+        ) from None
+    if not folder.is_dir():
+        raise Unreadable(f"{folder} is a file; a library needs a folder")
+    return FollowedLibrary(name, storable(str(folder), "root"), pattern, tuple(ignore))
 
 
-def every(sql: apsw.Connection, folders: ConfirmedFolders) -> list[Library]:
-    """The libraries that have documents or follow a folder, sorted by name."""
-    rows = sql.execute(
-        "SELECT n.name, "
-        "(SELECT count(*) FROM published_documents d WHERE d.library = n.name), "
-        "(SELECT count(*) FROM published_documents d JOIN document_chunks c "
-        "ON c.owner = d.key WHERE d.library = n.name), max(l.root), max(l.pattern), "
-        "max(l.ignore), max(l.description), max(l.created_at) "
-        f"FROM ({NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
-        "GROUP BY n.name ORDER BY n.name"
-    )
-    return [
-        Library(
-            name=name,
-            documents=documents,
-            chunks=chunks,
-            root=root or "",
-            pattern=pattern or "",
-            ignore=tuple(json.loads(ignore or "[]")),
-            description=description or "",
-            created_at=created_at or "",
-            confirmed=root is not None
-            and folders.has(FollowedLibrary(name, root, pattern, tuple(json.loads(ignore)))),
-        )
-        for name, documents, chunks, root, pattern, ignore, description, created_at in rows
-    ]
-
-
-def followed(sql: apsw.Connection, name: str | None = None) -> list[FollowedLibrary]:
+def followed(sql: Sql, name: str | None = None) -> list[FollowedLibrary]:
     """The libraries that follow a folder, sorted by name, or only the one with this name."""
     rows = sql.execute(
         "SELECT name, root, pattern, ignore FROM libraries WHERE name = coalesce(?, name) "
@@ -274,36 +215,134 @@ def followed(sql: apsw.Connection, name: str | None = None) -> list[FollowedLibr
 
 def check_selection(pattern: str, ignore: Sequence[str]) -> None:
     """Refuse a pattern or rules that cannot select files of a folder (InvalidInput)."""
-    _check_pattern(pattern)
-    gitignore.of_patterns(storable(each, "ignore") for each in ignore)
-
-
-def _check_pattern(pattern: str) -> None:
     compile_glob(storable(pattern, "pattern", blank=False))
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise InvalidInput(
             f"the pattern {quoted(pattern)} must be relative to the folder, for example **/*.md"
         )
+    rules_of_patterns(storable(each, "ignore") for each in ignore)
 
 
-def _folder(root: str | os.PathLike[str]) -> str:
-    """The absolute path of a folder with links resolved; raises Unreadable."""
-    try:
-        folder = Path(root).expanduser().resolve(strict=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise Unreadable(
-            f"{quoted(os.fspath(root))} cannot be a library's folder: {reason} (working folder: "
-            f"{Path.cwd()})"
-        ) from None
-    if not folder.is_dir():
-        raise Unreadable(f"{folder} is a file; a library needs a folder")
-    return storable(str(folder), "root")
-
-
-def _parts(root: str, path: str) -> list[str]:
+def parts(root: str, path: str) -> list[str]:
     """The parts of a path inside a library; it may be absolute, or relative to the folder."""
     native = Path(path)
     if native.is_absolute() and native.is_relative_to(root):
         path = native.relative_to(root).as_posix()
     return [part for part in path.split("/") if part not in ("", ".")]
+
+
+class ConfirmedFolders:
+    """The confirmed folders of the libraries of one file."""
+
+    def __init__(self, file: File) -> None:
+        # Nobody else can have written to a database in memory.
+        self._in_memory: dict[str, dict[str, Any]] | None = {} if file.memory else None
+        self._database = os.path.realpath(file.path)
+
+    def confirm(self, library: FollowedLibrary) -> None:
+        """Let a library read its folder as it is now; raises Unreadable or Unwritable."""
+        confirmed = self._wanted(library) | self._identity(library)
+        if self._in_memory is not None:
+            self._in_memory[library.name] = confirmed
+            return
+        path = self._path(library.name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _replace(path, json.dumps(confirmed, indent=2).encode())
+        except OSError as error:
+            raise Unwritable(
+                f"the folder {quoted(library.root)} cannot be confirmed, because {path} cannot be "
+                f"written: {error.strerror}"
+            ) from None
+
+    def has(self, library: FollowedLibrary) -> bool:
+        """Whether the library was confirmed on this machine as it is in the file now."""
+        confirmed, wanted = self._confirmed(library.name), self._wanted(library)
+        return {name: confirmed.get(name) for name in wanted} == wanted
+
+    def check(self, library: FollowedLibrary) -> None:
+        """Raise Refused unless the library was confirmed as it is and its folder is still the same.
+
+        A folder that is missing is Unreadable: its files were not deleted.
+        """
+        if not self.has(library):
+            raise Refused(
+                f"the library {quoted(library.name)} of {self._database} wants to read the folder "
+                f"{quoted(library.root)} (files: {quoted(library.pattern)}), which was not "
+                f"confirmed on this machine; nothing was read. {self._how(library)}"
+            )
+        confirmed, now = self._confirmed(library.name), self._identity(library)
+        same = {name for name in now if confirmed.get(name) == now[name]}
+        # Either the path or the device may change: a folder is moved and linked to, and a disk gets
+        # another number when the machine starts.
+        if "inode" not in same or len(same) < 2:
+            raise Refused(
+                f"the folder {library.root} of the library {quoted(library.name)} is not the one "
+                "that was confirmed: its disk is not mounted, or it was replaced; nothing was read "
+                f"or removed. Mount it. {self._how(library)}"
+            )
+
+    def forget(self, name: str) -> None:
+        """Take the confirmation of a library back, if there is one."""
+        if self._in_memory is not None:
+            self._in_memory.pop(name, None)
+            return
+        with contextlib.suppress(OSError):
+            self._path(name).unlink()
+
+    def _how(self, library: FollowedLibrary) -> str:
+        command = shlex.join(
+            ["mcpvectordb", "--db", self._database, "library", "confirm", library.name]
+        )
+        return f"If it may be read, run: {command}"
+
+    def _path(self, name: str) -> Path:
+        key = hashlib.sha256(f"{self._database}\0{name}".encode(errors="surrogateescape"))
+        return Config.data_folder() / "confirmed" / f"{key.hexdigest()}.json"
+
+    def _confirmed(self, name: str) -> dict[str, Any]:
+        """The confirmation of a library; empty if there is none or it cannot be read."""
+        if self._in_memory is not None:
+            return self._in_memory.get(name, {})
+        try:
+            found = json.loads(self._path(name).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _wanted(self, library: FollowedLibrary) -> dict[str, Any]:
+        """What the file says, and a confirmation must repeat."""
+        return {
+            "database": self._database,
+            "library": library.name,
+            "root": library.root,
+            "pattern": library.pattern,
+            "ignore": list(library.ignore),
+        }
+
+    def _identity(self, library: FollowedLibrary) -> dict[str, Any]:
+        """Which folder is at the root now; raises Unreadable."""
+        try:
+            info = os.stat(library.root)  # noqa: PTH116 - a path as it is kept in the file
+            folder = os.path.realpath(library.root)
+        except (OSError, ValueError) as error:
+            raise Unreadable(
+                f"the folder {quoted(library.root)} of the library {quoted(library.name)} cannot "
+                f"be read: {getattr(error, 'strerror', None) or error}; nothing was removed. Mount "
+                "its disk, or remove the library"
+            ) from None
+        return {"folder": folder, "device": info.st_dev, "inode": info.st_ino}
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all; mkstemp makes it for its owner only."""
+    number, name = tempfile.mkstemp(prefix=".confirmed-", dir=path.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,29 +1,35 @@
-"""SQL for conditions on documents, and documents and chunks from rows."""
+"""Documents and chunks from rows: by conditions in SQL, by key or id, and by name.
+
+A document is named by a path in listings or the end of one, a file, an id, or a hash. An id, or a
+path with its library, means one document. Whatever else it can be named by may be that of several.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
-
-import apsw
 
 from mcpvectordb import filters, metadata
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
-from mcpvectordb.index import Allowed, models
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.columns import ColumnSource
+from mcpvectordb.index.chunks import ACTIVE_KEY, ChunkIndex
+from mcpvectordb.index.resident import Allowed, ColumnSource
+from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Chunk, Condition, Coverage, Document
-from mcpvectordb.search.recency import Recency
-from mcpvectordb.search.why_empty import FilteredItems
-from mcpvectordb.storage.dialect import SQLITE, SqlDialect, dialect_of
+from mcpvectordb.ranking.ranker import Recency
+from mcpvectordb.ranking.why_empty import FilteredItems
+from mcpvectordb.records import Chunk, Condition, Document, Place
+from mcpvectordb.storage import deadline
+from mcpvectordb.storage.dialect import SQLITE, Sql, SqlDialect
+from mcpvectordb.store import ItemFilter
+from mcpvectordb.text import fuzzy
 
 COLUMNS = (
     "id",
@@ -51,7 +57,7 @@ AROUND_CHUNKS, AROUND_CHARACTERS = 100, 10_000
 PENDING = (
     # CROSS keeps the order: from all that waits down, a file that waits would take quadratic time.
     "(SELECT count(*) FROM document_chunks c CROSS JOIN document_pending p "
-    f"WHERE p.chunk = c.id AND c.owner = d.key AND p.model = {models.ACTIVE_KEY})"
+    f"WHERE p.chunk = c.id AND c.owner = d.key AND p.model = {ACTIVE_KEY})"
 )
 # `path` in SQL, in a file.
 PATH = (
@@ -62,6 +68,12 @@ PATH = (
     f"rtrim(l.root, '{os.sep}') || '{os.sep}'), ltrim(d.source, '/')))"
 )
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
+_CHUNK = ("position", "start", "end", "first_line", "last_line", "page", "header", "footer")
+
+# Of a pattern for documents: every path of the file is compared with each of them.
+MOST_ALTERNATIVES = 32
+_LINES = re.compile(r"(.+)(?::|, text lines? )(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
+_HASH = re.compile(r"#?([0-9a-f]{6,64})", re.IGNORECASE)
 
 
 @cache
@@ -71,7 +83,7 @@ def fields(dialect: SqlDialect = SQLITE, *, chunks: bool = False) -> Mapping[str
     found = {
         **{name: f"d.{name}" for name in COLUMNS},
         "modified": "nullif(d.modified, '')",
-        "date": "coalesce(nullif(d.modified, ''), d.created_at)",
+        "date": f"coalesce({dialect.own_date}, nullif(d.modified, ''), d.created_at)",
         "pending": PENDING,
         "path": path,
         "folder": f"rtrim(rtrim({path}, replace({path}, '/', '')), '/')",
@@ -120,42 +132,24 @@ def items(dialect: SqlDialect) -> FilteredItems:
     )
 
 
-@cache
-def _select(dialect: SqlDialect) -> str:
-    return (
-        f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, {dialect.root}, "
-        "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
-        "FROM published_documents d"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentFilter:
-    """A condition on documents `d` in SQL with its bindings, and the conditions it is made of."""
-
-    condition: str
-    bindings: tuple[Any, ...]
-    conditions: tuple[Condition, ...] = ()
-
-    @property
-    def origins(self) -> tuple[str, ...]:
-        """The names of the origins that it chooses from; () for all."""
-        return filters.named(self.conditions, "origin")
+class DocumentFilter(ItemFilter):
+    """A condition on documents `d`."""
 
     @property
     def documents(self) -> Allowed:
         """The keys of the documents that fulfil the condition."""
-        return self._allowed("SELECT d.key FROM published_documents d")
+        return self.allowed("SELECT d.key FROM published_documents d WHERE")
 
     @property
     def chunks(self) -> Allowed:
         """The ids of their chunks; a condition on chunk fields chooses among these."""
-        return self._allowed(
-            "SELECT c.id FROM document_chunks c JOIN published_documents d ON d.key = c.owner",
+        return self.allowed(
+            "SELECT c.id FROM document_chunks c JOIN published_documents d ON d.key = c.owner "
+            "WHERE",
             self.conditions,
         )
 
-    def published(self, sql: apsw.Connection) -> DocumentFilter:
+    def published(self, sql: Sql) -> DocumentFilter:
         """The filter for the indexes, which have chunks of unpublished documents, if there are any.
 
         Without conditions, so that what is in memory is filtered by the published ids as well.
@@ -163,15 +157,6 @@ class DocumentFilter:
         if not sql.execute("SELECT EXISTS (SELECT 1 FROM unpublished_documents)").get:
             return self
         return DocumentFilter(f"({self.condition}) AND {PUBLISHED}", self.bindings)
-
-    def _allowed(self, select: str, conditions: tuple[Condition, ...] = ()) -> Allowed:
-        return (
-            Allowed()
-            if self.condition == filters.EVERYTHING
-            else Allowed(
-                f"{select} WHERE {self.condition}", self.bindings, conditions, self.origins
-            )
-        )
 
 
 def document_filter(
@@ -187,50 +172,43 @@ def document_filter(
     return DocumentFilter(condition, tuple(bindings), tuple(conditions))
 
 
-def row(sql: apsw.Connection, id: str) -> Sequence[Any]:
-    """The row of the document with this id; raises NotFound."""
-    found = sql.execute(
-        f"{_select(dialect_of(sql))} WHERE d.id = ? ORDER BY d.key", (storable(id, "id"),)
-    ).fetchone()
-    if found is None:
-        raise NotFound(f"no document has the id {quoted(id)}")
-    return tuple(found)
+def selected(sql: Sql, condition: str, *bindings: Any) -> dict[int, Document]:
+    """The documents `d` that fulfil a condition, by key, in its order."""
+    dialect = sql.dialect
+    rows = sql.execute(
+        f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, {dialect.root}, "
+        "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
+        f"FROM published_documents d WHERE {condition}",
+        bindings,
+    )
+    found = {}
+    for key, *values, root, chunks in rows:
+        named = dict(zip(COLUMNS, values, strict=True))
+        found[key] = Document(
+            **{**named, "metadata": metadata.decode(named["metadata"])},
+            chunks=chunks,
+            path=path(named["library"], named["source"], root or ""),
+        )
+    return found
 
 
-def by_key(sql: apsw.Connection, key: int) -> Document:
-    """The document with this key; raises NotFound if it was deleted meanwhile."""
-    found = sql.execute(f"{_select(dialect_of(sql))} WHERE d.key = ?", (key,)).fetchone()
-    if found is None:
-        raise NotFound("the document was deleted meanwhile")
-    return document(found)
+def row(sql: Sql, id: str) -> tuple[int, Document]:
+    """The key of the document with this id, and the document; raises NotFound."""
+    for found in selected(sql, "d.id = ? ORDER BY d.key", storable(id, "id")).items():
+        return found
+    raise NotFound(f"no document has the id {quoted(id)}")
 
 
-def by_keys(sql: apsw.Connection, keys: Sequence[int]) -> dict[int, Document]:
+def by_keys(sql: Sql, keys: Sequence[int]) -> dict[int, Document]:
     """The documents that have these keys, by key."""
-    found = sql.execute(
-        f"{_select(dialect_of(sql))} WHERE d.key IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(keys)),),
-    )
-    return {row[0]: document(row) for row in found}
+    return selected(sql, "d.key IN (SELECT value FROM json_each(?))", json.dumps(list(keys)))
 
 
-def after(sql: apsw.Connection, key: int, most: int) -> list[tuple[int, Document]]:
-    """The first documents after a key, each with its own key."""
-    found = sql.execute(
-        f"{_select(dialect_of(sql))} WHERE d.key > ? ORDER BY d.key LIMIT ?", (key, most)
-    )
-    return [(row[0], document(row)) for row in found]
-
-
-def document(row: Sequence[Any]) -> Document:
-    """The document in a row that `_select` selects."""
-    _, *values, root, chunks = row
-    named = dict(zip(COLUMNS, values, strict=True))
-    return Document(
-        **{**named, "metadata": metadata.decode(named["metadata"])},
-        chunks=chunks,
-        path=path(named["library"], named["source"], root or ""),
-    )
+def by_key(sql: Sql, key: int) -> Document:
+    """The document with this key; raises NotFound if it was deleted meanwhile."""
+    for found in by_keys(sql, [key]).values():
+        return found
+    raise NotFound("the document was deleted meanwhile")
 
 
 def path(library: str, source: str, root: str) -> str:
@@ -244,39 +222,7 @@ def path(library: str, source: str, root: str) -> str:
     return f"{library}/{source.lstrip('/')}"
 
 
-def coverage(sql: apsw.Connection) -> Coverage:
-    """How many documents are embedded by the active model, partly or not at all."""
-    incomplete = (
-        "WITH incomplete AS MATERIALIZED (SELECT c.owner AS key, count(*) AS pending "
-        "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
-        "JOIN published_documents d ON d.key = c.owner "
-        f"WHERE p.model = {models.ACTIVE_KEY} GROUP BY c.owner) "
-    )
-    partly, waiting = sql.execute(
-        f"{incomplete} SELECT count(*) FILTER (WHERE pending < chunks), "
-        "count(*) FILTER (WHERE pending = chunks) FROM (SELECT pending, "
-        "(SELECT count(*) FROM document_chunks WHERE owner = incomplete.key) AS chunks "
-        "FROM incomplete) AS counted"
-    ).get
-    documents, contents, empty = sql.execute(
-        "SELECT count(*), count(DISTINCT hash), count(*) FILTER (WHERE NOT EXISTS "
-        "(SELECT 1 FROM document_chunks WHERE owner = d.key)) FROM published_documents d"
-    ).get
-    embedded_contents = sql.execute(
-        f"{incomplete} SELECT count(DISTINCT hash) FROM published_documents "
-        "WHERE key NOT IN (SELECT key FROM incomplete)"
-    ).get
-    return Coverage(
-        embedded=documents - partly - waiting - empty,
-        partly=partly,
-        waiting=waiting,
-        empty=empty,
-        copies=documents - contents,
-        contents_waiting=contents - embedded_contents,
-    )
-
-
-def surroundings(sql: apsw.Connection, chunk: Chunk) -> tuple[str, int]:
+def surroundings(sql: Sql, chunk: Chunk) -> tuple[str, int]:
     """The text around a chunk, which is all of a short document, and the number of its first line.
 
     Raises NotFound if the document was changed or deleted meanwhile.
@@ -306,10 +252,10 @@ def surroundings(sql: apsw.Connection, chunk: Chunk) -> tuple[str, int]:
     return "".join(tiles[1:]), first_line
 
 
-def recency(sql: apsw.Connection, ids: Sequence[int], recency: Recency) -> dict[int, float]:
+def recency(sql: Sql, ids: Sequence[int], recency: Recency) -> dict[int, float]:
     """How much chunks count by the age of their documents, as far as that is known."""
     moments = sql.execute(
-        "SELECT c.id, coalesce(nullif(d.modified, ''), d.created_at) FROM document_chunks c "
+        f"SELECT c.id, {fields(sql.dialect)['date']} FROM document_chunks c "
         "JOIN published_documents d ON d.key = c.owner "
         "WHERE c.id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
@@ -317,52 +263,30 @@ def recency(sql: apsw.Connection, ids: Sequence[int], recency: Recency) -> dict[
     return {**dict.fromkeys(ids, 1.0), **{id: recency.weight(when) for id, when in moments}}
 
 
-def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
+def chunks(sql: Sql, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
     wanted = json.dumps(list(ids))
-    texts = {each.id: each.text for each in index.passages(sql, ids)}
-    documents = {
-        each[0]: document(each)
-        for each in sql.execute(
-            f"{_select(dialect_of(sql))} WHERE d.key IN (SELECT owner FROM document_chunks "
-            "WHERE id IN (SELECT value FROM json_each(?)))",
-            (wanted,),
-        )
-    }
+    passages = {each.id: each for each in index.passages(sql, ids)}
+    documents = selected(
+        sql,
+        "d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?)))",
+        wanted,
+    )
+    columns = ", ".join(f'"{name}"' for name in _CHUNK)
     rows = sql.execute(
-        'SELECT id, owner, position, start, "end", first_line, last_line, page, headings, '
-        "header, footer "
-        "FROM document_chunks WHERE id IN (SELECT value FROM json_each(?))",
+        f"SELECT id, owner, {columns} FROM document_chunks "
+        "WHERE id IN (SELECT value FROM json_each(?))",
         (wanted,),
     )
     found = {
         id: Chunk(
             id=id,
             document=documents[owner],
-            position=position,
-            text=texts[id],
-            start=start,
-            end=end,
-            first_line=first_line,
-            last_line=last_line,
-            page=page,
-            headings=metadata.decode_list(headings),
-            header=header,
-            footer=footer,
+            text=passages[id].text,
+            headings=passages[id].headings,
+            **dict(zip(_CHUNK, values, strict=True)),
         )
-        for (
-            id,
-            owner,
-            position,
-            start,
-            end,
-            first_line,
-            last_line,
-            page,
-            headings,
-            header,
-            footer,
-        ) in rows
+        for id, owner, *values in rows
         if owner in documents
     }
     if missing := set(ids) - found.keys():
@@ -371,3 +295,203 @@ def chunks(sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> dict[
             f"then `rebuild`"
         )
     return found
+
+
+def first(steps: Iterator[list[int]]) -> list[int]:
+    """The best document of the first step that finds any."""
+    return next((keys[:1] for keys in steps if keys), [])
+
+
+def _every(steps: Iterator[list[int]]) -> list[int]:
+    """All documents that are found, unless the first two steps, which are exact, find any."""
+    exact = next(steps) or next(steps)
+    return exact or list(dict.fromkeys(key for keys in steps for key in keys))
+
+
+def found(sql: Sql, names: Sequence[str]) -> list[Place | None]:
+    """The document that each name means first, or the one that replaced the one with this id."""
+    return [
+        next(iter(places), None) or _replacement(sql, name)
+        for name, places in zip(names, candidates(sql, names, first), strict=True)
+    ]
+
+
+def candidates(
+    sql: Sql,
+    names: Sequence[str],
+    choose: Callable[[Iterator[list[int]]], list[int]] = _every,
+    document: Callable[[Sql, int], Document] | None = None,
+) -> list[list[Place]]:
+    """For each name all documents that it may mean, or those that `choose` takes of them.
+
+    `document` makes one of its key, where `sql` shows others than the present ones. `choose` is
+    given the steps in which a `_Finder` finds a name. The first reading of a name that fits any
+    document counts. A name with few readings costs a few look-ups in indexes. Only the end of a
+    path takes a scan over all documents, which therefore looks for the ends of all names at once.
+    """
+    readings = {name: _readings(name) for name in names}
+    finder = _Finder(sql, {each for name in names for each, *_ in readings[name]})
+    places: dict[str, list[Place]] = {}
+    for name, meant in readings.items():
+        places[name] = []
+        for each, line, lines in meant:
+            if keys := choose(finder.steps(each)):
+                places[name] = [
+                    Place(document=(document or by_key)(sql, key), line=line, lines=lines)
+                    for key in keys
+                ]
+                break
+    return [places[name] for name in names]
+
+
+def nearest(sql: Sql, name: str) -> list[str]:
+    """The paths of up to five documents that are spelt like a name, best first; none for a hash."""
+    bare = _unquoted(storable(name, "name"))
+    if bare.startswith("#"):
+        return []
+    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
+
+
+def matching(sql: Sql, pattern: str) -> list[int]:
+    """The keys of the documents whose path, with or without its library, matches; by path."""
+    matches = compile_glob(storable(pattern, "pattern", blank=False), MOST_ALTERNATIVES).fullmatch
+    return [
+        key
+        for _, key in sorted(
+            (shown, key)
+            for shown, library, key in _paths(sql)
+            if matches(shown) or matches(shown[len(library) + 1 :])
+        )
+    ]
+
+
+_Reading = tuple[str, int | None, int | None]
+"""A name of a document, and the line and the number of lines that stood behind it."""
+
+
+def _readings(name: str) -> list[_Reading]:
+    """What a name may mean, best first: as it is, without quotes, with a line, with two numbers.
+
+    A place as `Document.place` writes it is read, too.
+    """
+    given = storable(name, "name")
+    bare = _unquoted(given)
+    readings: list[_Reading] = [(each, None, None) for each in dict.fromkeys((given, bare))]
+    if match := _LINES.fullmatch(bare):
+        first, last = int(match[2]), int(match[3] or 0)
+        readings.append((match[1], first, max(1, last + 1 - first) if last else None))
+    if match := re.fullmatch(r"(.+):(\d{1,9}):(\d{1,9})", bare, re.DOTALL):
+        readings.append((match[1], int(match[2]), int(match[3])))
+    return readings
+
+
+def _replacement(sql: Sql, name: str) -> Place | None:
+    """The document that replaced one with this id, if any did."""
+    for id, line, lines in _readings(name):
+        former = "d.key IN (SELECT document FROM former_ids WHERE id = ?)"
+        for document in selected(sql, former, id).values():
+            return Place(document=document, line=line, lines=lines, former=True)
+    return None
+
+
+class _Finder:
+    """Finds the keys of documents that a name may mean; `names` are all that will be asked for."""
+
+    def __init__(self, sql: Sql, names: Collection[str]) -> None:
+        self._sql = sql
+        self._names = names
+        self._libraries: list[tuple[str, str | None]] = list(
+            sql.execute(
+                f"SELECT DISTINCT d.library, {sql.dialect.root} FROM published_documents d "
+                "ORDER BY d.library"
+            )
+        )
+
+    def steps(self, name: str) -> Iterator[list[int]]:
+        """The keys of documents that a name may mean, step by step from exact to vague.
+
+        The first two are an id, and a path with its library. Only the last one, the end of a path,
+        reads all paths; the caller mostly stops before it.
+        """
+        sql = self._sql
+        yield _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
+        yield [
+            key
+            for library, root in self._libraries
+            if name.startswith(f"{library}/")
+            for key in _at(sql, library, root, name[len(library) + 1 :])
+        ]
+        yield [key for library, root in self._libraries for key in _at(sql, library, root, name)]
+        if hash := _HASH.fullmatch(name):
+            yield _column(
+                sql,
+                "SELECT key FROM published_documents "
+                "WHERE hash >= ?1 AND hash < ?1 || 'g' ORDER BY key",
+                hash[1].lower(),
+            )
+        yield [-key for *_, key in sorted(self._by_end.get(name, ()))]
+
+    @cached_property
+    def _by_end(self) -> dict[str, list[tuple[bool, int, str, int]]]:
+        """For each name the documents whose path ends with it; the best, a short one, is least."""
+        wanted: dict[str, list[str]] = {}
+        for name in self._names:
+            if name.strip("/"):
+                wanted.setdefault(name.lstrip("/"), []).append(name)
+        found: dict[str, list[tuple[bool, int, str, int]]] = {}
+        for shown, _, key in _paths(self._sql, {each.rpartition("/")[2] for each in wanted}):
+            for end in _ends(shown):
+                for name in wanted.get(end, ()):
+                    if end != shown or name == shown:
+                        rank = (shown != name, len(shown), shown, -key)
+                        found.setdefault(name, []).append(rank)
+        return found
+
+
+def _ends(shown: str) -> Iterator[str]:
+    """A path, and what follows each of its slashes."""
+    yield shown
+    at = shown.find("/")
+    while at >= 0:
+        yield shown[at + 1 :]
+        at = shown.find("/", at + 1)
+
+
+def _at(sql: Sql, library: str, root: str | None, inside: str) -> Iterator[int]:
+    """The keys of a library's documents whose source is this path, in its folder or elsewhere."""
+    # Not Path.expanduser, which raises where there is no home folder.
+    sources = [inside, f"/{inside}", os.path.expanduser(inside)]  # noqa: PTH111
+    if root and not os.path.isabs(inside):  # noqa: PTH117
+        sources.append(os.path.normpath(str(Path(root, *inside.split("/")))))
+    for source in dict.fromkeys(sources):
+        yield from _column(
+            sql,
+            "SELECT key FROM published_documents "
+            "WHERE library = ? AND source = ? ORDER BY key DESC",
+            library,
+            source,
+        )
+
+
+def _paths(sql: Sql, last_parts: Collection[str] | None = None) -> Iterator[tuple[str, str, int]]:
+    """(path, library, key) of all documents, or of those whose source has such a last part."""
+    # One ending is left to SQLite, which is faster; a set of them is not.
+    ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
+    narrowed = " WHERE substr(d.source, length(d.source) - ?) = ?" if ending else ""
+    for key, library, source, root in sql.execute(
+        f"SELECT d.key, d.library, d.source, {sql.dialect.root} FROM published_documents d"
+        f"{narrowed}",
+        (len(ending) - 1, ending) if ending else (),
+    ):
+        deadline.check("comparing the names of documents")
+        last = source.replace(os.sep, "/").rpartition("/")[2]
+        if last_parts is None or last in last_parts:
+            yield path(library, source, root or ""), library, key
+
+
+def _unquoted(name: str) -> str:
+    return name.strip().strip("\"'").strip()
+
+
+def _column(sql: Sql, statement: str, *bindings: str) -> list[int]:
+    return [key for (key,) in sql.execute(statement, bindings)]

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 
-import apsw
-
-from mcpvectordb.documents import all_terms, reciprocal_ranks, rows
+from mcpvectordb.documents import rows
 from mcpvectordb.documents.rows import DocumentFilter
+from mcpvectordb.documents.whole_documents import ReciprocalRanks, by_all_terms, positioned
 from mcpvectordb.errors import InvalidInput, quoted
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.indexed_chunk import embedding_text
-from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.records import Chunk, Hit, Results, Scores
-from mcpvectordb.search import fusion, ranker, relevance, variety
-from mcpvectordb.search.expansion import QueryExpander
-from mcpvectordb.search.explain import together
-from mcpvectordb.search.meaning import MeaningRetriever
-from mcpvectordb.search.ranker import NO_WORDS, Question, Ranking, Retrievers, Row
-from mcpvectordb.search.snippets import Snippets
-from mcpvectordb.search.variety import EVERYTHING, Variety
+from mcpvectordb.index.chunks import ChunkIndex, QueryEmbedding, embedding_text
+from mcpvectordb.ranking import ranker, relevance, variety
+from mcpvectordb.ranking.meaning import MeaningRetriever
+from mcpvectordb.ranking.ranker import NO_WORDS, Question, Ranking, Retrievers
+from mcpvectordb.ranking.snippets import Snippets
+from mcpvectordb.ranking.variety import EVERYTHING, Variety
+from mcpvectordb.records import Chunk, Hit, Results
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
-from mcpvectordb.text.bm25 import saturate
-from mcpvectordb.text.query import parse_all_terms, parse_query
+from mcpvectordb.text.query import parse_query
 
 # Results that the cross-encoder scores at most: its time grows with their number.
 RERANKED_CHUNKS, RERANKED_DOCUMENTS = 20, 30
@@ -74,7 +69,6 @@ class DocumentSearch:
 
     def __init__(self, store: OpenStore) -> None:
         self._store, self._index = store, store.documents
-        self._expander = QueryExpander(store.documents, store.cache)
 
     def search(self, question: DocumentQuestion, which: DocumentFilter) -> Results[Chunk]:
         """The passages or documents that answer a query best, all read in one snapshot."""
@@ -95,56 +89,47 @@ class DocumentSearch:
             if least:
                 passages = [_passage(chunks[id]) for id, _, _ in first]
                 figures = self._store.reranker.scores(question.text, passages)
-                rrf = question.fusion == "rrf"
-                ranker.rerank(ranking, figures, _by_position if rrf else fusion.blended)
-            results = self._results(sql, question, ranking, chosen, chunks)
-        spent = 1000 * (time.perf_counter() - began)
-        return replace(
-            results,
-            backlog=backlog,
-            explained=together(ranking.explained, spent, len(results))
-            if question.explain
-            else None,
-        )
-
-    def _results(
-        self,
-        sql: apsw.Connection,
-        question: DocumentQuestion,
-        ranking: Ranking,
-        chosen: Variety,
-        chunks: Mapping[int, Chunk],
-    ) -> Results[Chunk]:
-        """Results with their relevance, without those that are known to be below the minimum."""
-        page = [
-            row
-            for row in ranking.rows[question.offset : question.wanted]
-            if row[1] >= question.min_score
+                ranking.rerank(figures, positioned if question.fusion == "rrf" else ranker.blended)
+            page = ranking.page(question)
+            known = ranking.judged(
+                question,
+                page,
+                [chunks[id].text for id, _, _ in page],
+                lambda: [_passage(chunks[id]) for id, _, _ in page],
+                lambda: self._index.has_fewer(sql, relevance.FEW_PASSAGES),
+            )
+        kept = [
+            (chunks[row[0]], row, each)
+            for row, each in zip(page, known, strict=True)
+            if each is None or each >= question.min_relevance
         ]
-        judged = ranker.judged(
-            question,
-            ranking,
-            page,
-            [chunks[id].text for id, _, _ in page],
-            lambda: [_passage(chunks[id]) for id, _, _ in page],
-            lambda: self._index.has_fewer(sql, relevance.FEW_PASSAGES),
-        )
-        snippets = Snippets(question.text)
-        return Results(
-            hits=tuple(
-                _hit(row, each, chunks, snippets, chosen)
-                for row, each in zip(page, judged.known, strict=True)
-                if each is None or each >= question.min_relevance
-            ),
-            legs=tuple(ranking.found),
-            reasons=ranking.reasons,
-            verdict=judged.verdict,
-            uncalibrated=judged.uncalibrated,
-        )
+        covered = {
+            id: tuple(chunks[each] for each in chosen.folded[id])
+            for id in shown
+            if id in chosen.folded
+        }
+        snippets = cache(lambda: Snippets(ranking.query))  # few look at one
+
+        def shown_lines(chunk: Chunk) -> tuple[int, str]:
+            return snippets().of(chunk.text, chunk.first_line)
+
+        hits: list[Hit[Chunk]] = [
+            Hit.shown_by(
+                partial(shown_lines, chunk),
+                item=chunk,
+                score=score,
+                scores=scores,
+                relevance=each,
+                folded=covered.get(id, ()),
+                more=chosen.more.get(id, 0),
+            )
+            for chunk, (id, score, scores), each in kept
+        ]
+        return ranking.results(question, hits, began, backlog=backlog)
 
     def _ranked(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         question: DocumentQuestion,
         which: DocumentFilter,
         embedding: QueryEmbedding | str,
@@ -182,16 +167,13 @@ class DocumentSearch:
 
     def _rank(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         question: DocumentQuestion,
         which: DocumentFilter,
         embedding: QueryEmbedding | str,
         wanted: int,
     ) -> Ranking:
-        if question.fusion == "rrf" and question.mode == "text":
-            return self._aged(sql, question, self._by_all_terms(sql, question, which, wanted))
-        query = parse_query(question.text)
-        keyword = self._index.keyword
+        query, keyword = parse_query(question.text), self._index.keyword
         retrievers = Retrievers(
             sql,
             query,
@@ -202,46 +184,23 @@ class DocumentSearch:
             keyword.narrowed(query, which.chunks) if question.mode != "text" else which.chunks,
             embedding,
         )
+        weigh = partial(rows.recency, sql)
         if question.fusion == "convex":
-            return retrievers.rank(question, wanted, partial(_weights, sql, question))
-        found = reciprocal_ranks.rank(
-            retrievers, self._index, question, wanted, self._expander if question.expand else None
-        )
-        return self._aged(sql, question, found)
-
-    def _by_all_terms(
-        self, sql: apsw.Connection, question: DocumentQuestion, which: DocumentFilter, wanted: int
-    ) -> Ranking:
-        """Documents that have every word of the query, at least as the beginning of one."""
-        query = parse_all_terms(question.text)
-        if not query.terms:
-            return Ranking(reasons={"text": NO_WORDS})
-        if question.recency is not None:
-            wanted = max(CANDIDATES[0], wanted)
-        ranked = all_terms.rank(sql, self._index, query, which, wanted)
-        if not ranked and query.content_terms != query:  # "how do I …" need not occur
-            ranked = all_terms.rank(sql, self._index, query.content_terms, which, wanted)
-        found = Ranking(found={"text": [(chunk, score) for _, chunk, score in ranked]})
-        found.rows = [
-            (chunk, saturate(score), Scores(text=score, text_rank=rank))
-            for rank, (_, chunk, score) in enumerate(ranked, 1)
-        ]
-        return found
-
-    def _aged(self, sql: apsw.Connection, question: Question, found: Ranking) -> Ranking:
-        if weights := _weights(sql, question, [id for id, _, _ in found.rows]):
-            aged = [
-                (id, score * weights[id], replace(scores, recency=weights[id]))
-                for id, score, scores in found.rows
-            ]
-            found.rows = sorted(aged, key=lambda row: -row[1])
-        return found
+            return retrievers.rank(question, wanted, weigh)
+        if question.mode == "text":
+            depth = wanted if question.recency is None else max(CANDIDATES[0], wanted)
+            ranking = by_all_terms(retrievers, self._index, question, which, depth)
+        else:
+            ranks = ReciprocalRanks(retrievers, self._index, question, wanted)
+            ranking = ranks.rank(expand=question.expand)
+        ranking.age(question, weigh)
+        return ranking
 
 
 class _Texts:
     """The texts of chunks, read in the order in which they are asked for, some at a time."""
 
-    def __init__(self, sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int]) -> None:
+    def __init__(self, sql: Sql, index: ChunkIndex, ids: Sequence[int]) -> None:
         self._sql, self._index, self._ids = sql, index, ids
         self._known: dict[int, str] = {}
 
@@ -253,37 +212,6 @@ class _Texts:
             found = self._index.passages(self._sql, some)
             self._known |= {each.id: each.text for each in found}
         return self._known.get(id, "")
-
-
-def _weights(sql: apsw.Connection, question: Question, ids: Sequence[int]) -> dict[int, float]:
-    """By what the scores of chunks are multiplied because of their age; {} for nothing."""
-    return {} if question.recency is None else rows.recency(sql, ids, question.recency)
-
-
-def _by_position(_: Sequence[float], figures: Sequence[float]) -> list[tuple[int, float]]:
-    """Ranks blended with the cross-encoder's scores."""
-    return fusion.positioned(figures)
-
-
-def _hit(
-    row: Row,
-    relevance: float | None,
-    chunks: Mapping[int, Chunk],
-    snippets: Snippets,
-    chosen: Variety,
-) -> Hit[Chunk]:
-    id, score, scores = row
-    line, snippet = snippets.of(chunks[id].text, chunks[id].first_line)
-    return Hit(
-        item=chunks[id],
-        score=score,
-        scores=scores,
-        relevance=relevance,
-        line=line,
-        snippet=snippet,
-        folded=tuple(chunks[each] for each in chosen.folded.get(id, ())),
-        more=chosen.more.get(id, 0),
-    )
 
 
 def _passage(chunk: Chunk) -> str:

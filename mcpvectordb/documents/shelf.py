@@ -10,22 +10,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mcpvectordb import metadata
+from mcpvectordb import dates
 from mcpvectordb.config import Config
-from mcpvectordb.documents import items, libraries, notes, paths, rows
-from mcpvectordb.documents.confirmed_folders import ConfirmedFolders
-from mcpvectordb.documents.libraries import LibraryVersions, checked_name
-from mcpvectordb.documents.overrides import DocumentChange, checked_change
+from mcpvectordb.documents import items, libraries, rows, write
+from mcpvectordb.documents.items import DocumentChange
+from mcpvectordb.documents.libraries import (
+    ConfirmedFolders,
+    FollowedLibrary,
+    LibraryVersions,
+    checked_name,
+)
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
-from mcpvectordb.documents.unpublished import UnpublishedDocuments
-from mcpvectordb.documents.write import DocumentWriter, RestoredDocuments
+from mcpvectordb.documents.write import DocumentWriter, GivenText, Written
 from mcpvectordb.errors import InvalidInput, ModelError, NotFound, quoted
 from mcpvectordb.filters import Where
-from mcpvectordb.index import models
+from mcpvectordb.history.versions import Item
+from mcpvectordb.index.chunks import ACTIVE_KEY
 from mcpvectordb.ingest.globs import EVERYTHING
-from mcpvectordb.metadata import storable
+from mcpvectordb.metadata import encode, storable
+from mcpvectordb.ranking import snippets
+from mcpvectordb.ranking.ranker import Fusion, Recency, checked_page
+from mcpvectordb.ranking.why_empty import unknown_name, why_empty
 from mcpvectordb.records import (
     Backlog,
     Chunk,
@@ -43,19 +50,14 @@ from mcpvectordb.records import (
     ProgressCallback,
     Results,
     Source,
-    Status,
     Synced,
+    counted_passages,
 )
-from mcpvectordb.search import snippets
-from mcpvectordb.search.ranker import Fusion, checked_page
-from mcpvectordb.search.recency import Recency
-from mcpvectordb.search.why_empty import why_empty
-from mcpvectordb.store import OpenStore, counted_values, every, one_or_all
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.store import OpenStore, every, one_or_all
 from mcpvectordb.text.query import without_operators
 
 if TYPE_CHECKING:
-    from mcpvectordb.documents.bulk_ingest import BulkIngest
-    from mcpvectordb.documents.texts import GivenText
     from mcpvectordb.ingest.worker import Worker
 
 # What brings documents in is loaded by the methods that use it: most processes only search.
@@ -69,12 +71,11 @@ class Documents:
     def __init__(self, store: OpenStore) -> None:
         self._store, self._file, self._index = store, store.file, store.documents
         self._config, self._encoder, self._history = store.config, store.encoder, store.history
-        self.unpublished = UnpublishedDocuments(store)
+        self.writer = DocumentWriter(store)
+        self.unpublished = self.writer.unpublished
         self.library_versions = LibraryVersions(store.file, store.history)
         self._folders = ConfirmedFolders(store.file)
         self._search = DocumentSearch(store)
-        self.writer = DocumentWriter(store, self.unpublished)
-        self.versioned = RestoredDocuments(store.file, self.writer, self.unpublished)
 
     @cached_property
     def _worker(self) -> Worker:
@@ -120,21 +121,20 @@ class Documents:
         raises ends the ingest. Without `wait` a page that must wait for `Config.host_interval`
         raises RetryLater, which says for how long.
         """
-        from mcpvectordb.documents import texts as given_texts
         from mcpvectordb.ingest import formats, sources
 
-        _check(library, metadata)
+        checked_name(library), encode(metadata)
         # Refuses invalid sizes before anything is read.
         Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
         deadline = self._encoder.deadline()
-        own = () if self._file.memory else (self._file.path,)
-        known, etag, modified = (None, "", "") if duplicate else self._fetched(source, library)
+        fetched = None if duplicate else self._fetched(source, library)
+        known, etag, modified = fetched or (None, "", "")
         read = sources.read(
             source,
             config=self._config,
             guard=guard,
             roots=[Path(root) for root in roots],
-            forbidden=own,
+            forbidden=() if self._file.memory else (self._file.path,),
             etag=etag,
             modified=modified,
             progress=progress,
@@ -143,34 +143,30 @@ class Documents:
         hash = ""
         if read is not None:
             hash = hashlib.sha256(read.raw).hexdigest()
-            known = None if duplicate else self.writer.known(read.source, library, hash)
-        said = DocumentChange(keys=(metadata or None) if update_metadata else None)
+            [known] = [None] if duplicate else self.writer.known(library, [(read.source, hash)])
+        given = metadata if update_metadata else None
         if known is not None:
-            return self._finish(
-                self._stored(self.writer.say(known, said)), embed, progress, deadline
-            )
+            return self._finish(self._set_keys(known, given), embed, progress, deadline)
         assert read is not None, "a server answers 'not modified' for a known page only"  # noqa: S101
         if not any_text:
             formats.check_extension(read)
         report = progress or (lambda _: None)
         report(Progress(step="parse", done=0, total=1))
-        parsed = given_texts.read_by(reader, read) if reader else self._worker.parse(read)
+        parsed = write.read_by(reader, read) if reader else self._worker.parse(read)
         prepared = self.writer.prepare(
-            read,
-            parsed,
-            hash=hash,
-            library=library,
-            given=metadata,
+            GivenText(read, hash, DocumentChange(keys=metadata), parsed=parsed),
+            library,
             chunk_size=chunk_size,
             chunk_overlap=chunk_overlap,
+            duplicate=duplicate,
             replaces=replace,
         )
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
-        status, key = self.writer.write(prepared, duplicate=duplicate)
-        if status == "skipped":
-            status, key = self.writer.say(key, said)
-        done = self._finish(self._stored((status, key)), embed, progress, deadline)
-        return dataclasses.replace(done, note=notes.joined(parsed.note, done.note))
+        [stored] = self.writer.write_all([prepared])
+        if stored.status == "skipped":
+            stored = self._set_keys(stored, given)
+        done = self._finish(stored, embed, progress, deadline)
+        return dataclasses.replace(done, note=_joined(parsed.note, done.note))
 
     def ingest_text(
         self,
@@ -189,14 +185,10 @@ class Documents:
         It takes the place of another text of that name, which the history keeps; with
         `replace=False` that raises Exists instead, and nothing is stored.
         """
-        from mcpvectordb.documents import texts as given_texts
-
-        given = given_texts.checked_text(
-            text, source, title, metadata, self._config.max_source_bytes
-        )
+        given = write.checked_text(text, source, title, metadata, self._config.max_source_bytes)
         checked_name(library)
         deadline = self._encoder.deadline()
-        [stored] = self._store_texts([given], library, replaces=replace)
+        [[stored]] = self.writer.write_texts([given], library, replaces=replace)
         return self._finish(stored, embed, progress, deadline)
 
     def ingest_many(
@@ -216,14 +208,14 @@ class Documents:
         are checked before the first is stored. They are embedded together at the end, with what
         waited before. After a kill, the same call continues.
         """
-        from mcpvectordb.documents import texts as given_texts
-
-        given = given_texts.checked_texts(
-            texts, sources, titles, metadata, self._config.max_source_bytes
-        )
+        given = write.checked_texts(texts, sources, titles, metadata, self._config.max_source_bytes)
         checked_name(library)
+        stored: list[Written] = []
         with self._history.change("ingest"):
-            stored = self._store_texts(given, library, progress)
+            for some in self.writer.write_texts(given, library):
+                stored += some
+                if progress:
+                    progress(Progress(step="ingest", done=len(stored), total=len(given)))
         error = ""
         if embed and given:
             error = self._embed_all(progress)[1]
@@ -256,19 +248,17 @@ class Documents:
         from mcpvectordb.documents.sync import FolderSync, preview
         from mcpvectordb.ingest import sources
 
-        _check(library, metadata)
+        checked_name(library), encode(metadata)
         sources.check_folder(folder, roots=[Path(root) for root in roots], guard=guard)
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
             return preview(self._store, once, removes=False)
-        with (
-            self._history.change("ingest folder"),
-            self._bulk_ingest(library, embed, metadata) as intake,
-        ):
-            done = FolderSync(once, intake, progress).run()
-        return self._embed_rest(
-            dataclasses.replace(done, embedded=intake.embedded), embed, progress
+        folder_sync = FolderSync(
+            self.writer, self._worker, once, metadata=metadata, embed=embed, progress=progress
         )
+        with self._history.change("ingest folder"):
+            done = folder_sync.run()
+        return self._embed_rest(done, embed, progress)
 
     def update(
         self,
@@ -288,11 +278,21 @@ class Documents:
         one with its source. What is given here stays when the source changes and is ingested again;
         a library that follows a folder takes a file in again that was moved to another library.
         """
-        change = checked_change(metadata, metadata_patch, title, library)
+        if metadata is not None and metadata_patch is not None:
+            raise InvalidInput("give metadata or metadata_patch, not both")
+        change = DocumentChange(
+            metadata=metadata,
+            patch=metadata_patch,
+            title=None if title is None else storable(title, "title", blank=False),
+            library=None if library is None else checked_name(library),
+        )
+        if change == DocumentChange():
+            raise InvalidInput("nothing to change: give metadata, metadata_patch, title or library")
+        encode(metadata), encode(metadata_patch, "metadata_patch")
         deadline = self._encoder.deadline()
         with self._file.reading() as sql:
             key = rows.row(sql, id)[0]
-        return self._finish(self._stored(self.writer.say(key, change)), embed, progress, deadline)
+        return self._finish(self.writer.say(key, change), embed, progress, deadline)
 
     def dropped_by(
         self,
@@ -306,12 +306,15 @@ class Documents:
 
         They are those of the library whose files lie in the folder and are not taken in from it.
         """
-        from mcpvectordb.documents.sync import vanished
+        from mcpvectordb.documents.sync import preview
 
         library = libraries.one_time(name, root, pattern, ignore)
-        keys = vanished(self._store, library)
+        planned = preview(self._store, library, removes=True).planned
+        vanished = json.dumps([path for what, path in planned if what == "remove"])
+        chosen = "d.library = ? AND d.source IN (SELECT value FROM json_each(?))"
         with self._file.reading() as sql:
-            return [rows.by_key(sql, key) for key in keys]
+            found = rows.selected(sql, f"{chosen} ORDER BY d.source, d.key", name, vanished)
+        return list(found.values())
 
     def sync(
         self,
@@ -324,7 +327,8 @@ class Documents:
         """Update the library with this name, or all that follow a folder, from their folders.
 
         New and changed files are ingested, documents of vanished files are removed, moved files
-        keep their id. A file that cannot be read is reported in `failures`, and its document stays.
+        keep their id. A file that cannot be read is reported in `failures`, and its document stays;
+        one that has none and cannot be parsed is `skipped` from then on, until it changes.
         Secrets are skipped, as by `guard` of `ingest`: those are ingested one by one.
         A missing folder is an error, and nothing is removed. A folder that was not confirmed on
         this machine is Refused before anything of it is read; see `confirm_library`. After a kill,
@@ -341,12 +345,16 @@ class Documents:
             return [preview(self._store, library, removes=True) for library in followed]
         done = []
         for library in followed:
-            with (
-                self._history.change("sync"),
-                self._bulk_ingest(library.name, embed) as intake,
-            ):
-                synced = FolderSync(library, intake, progress, self._folders.check).run()
-            done.append(dataclasses.replace(synced, embedded=intake.embedded))
+            folder_sync = FolderSync(
+                self.writer,
+                self._worker,
+                library,
+                embed=embed,
+                progress=progress,
+                check=self._folders.check,
+            )
+            with self._history.change("sync"):
+                done.append(folder_sync.run())
         return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
 
     def search(
@@ -385,8 +393,8 @@ class Documents:
         `group` returns the best passage of each document before others, and counts these (`more`).
         `fold` leaves out passages that say nothing that a better one does not say, and names them
         (`folded`). `newer`, a half-life such as 12h, 30d or 1y, halves a score with every such time
-        since the document was modified (or else ingested). `rerank` scores the best twenty passages
-        (thirty documents) again with a cross-encoder, which takes seconds.
+        since the document's `date`. `rerank` scores the best twenty passages (thirty documents)
+        again with a cross-encoder, which takes seconds.
 
         With `unit="document"` each document is returned once, by its best passage. `fusion="rrf"`
         ranks documents by reciprocal ranks in hybrid mode, and `expand` then also searches for
@@ -421,7 +429,7 @@ class Documents:
                 hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
             ]
             self._encoder.prefer(self._index, waiting)
-        note = "" if found.hits else self.why_empty(library=library, where=where)
+        note = "" if found.hits else self._why_empty(which)
         return dataclasses.replace(found, note=note)
 
     def backlog(self) -> Backlog:
@@ -457,7 +465,7 @@ class Documents:
         """
         with self._file.reading() as sql:
             if as_of is None:
-                return one_or_all(ids, lambda id: rows.document(rows.row(sql, id)))
+                return one_or_all(ids, lambda id: rows.row(sql, id)[1])
             limit = self._history.limit(sql, as_of)
             return one_or_all(
                 ids,
@@ -468,7 +476,10 @@ class Documents:
 
     def __iter__(self) -> Iterator[Document]:
         """All documents, the oldest first; what is added meanwhile may be among them."""
-        return every(self._store, rows.after)
+        after = "d.key > ? ORDER BY d.key LIMIT ?"
+        return every(
+            self._store, lambda sql, key, most: [*rows.selected(sql, after, key, most).items()]
+        )
 
     def text(self, id: str, *, as_of: str | int | None = None) -> str:
         """The whole text of a document, exactly as it was ingested; raises NotFound.
@@ -479,23 +490,21 @@ class Documents:
             if as_of is not None:
                 limit = self._history.limit(sql, as_of)
                 found = items.past_version(sql, self._history, id, limit)
-                return self.versioned.text(self._history.body(sql, found, self.versioned.body))
-            key = rows.row(sql, id)[0]
-            return "".join(
-                tile
-                for (tile,) in sql.execute(
-                    "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position", (key,)
-                )
+                return self.writer.text(self._history.body(sql, found, self.writer.body))
+            tiles = sql.execute(
+                "SELECT tile FROM document_chunks WHERE owner = ? ORDER BY position",
+                (rows.row(sql, id)[0],),
             )
+            return "".join(tile for (tile,) in tiles)
 
     def syntax(self, id: str) -> Literal["markdown", "text", "code"]:
         """In which syntax a document's text is read, by the name of its source; raises NotFound."""
         from mcpvectordb.ingest import formats
 
         known = formats.by_name(PurePosixPath(self.get(id).source).name)
-        if known is not None and known.module == "code":
+        if known is formats.CODE:
             return "code"
-        return "text" if known is not None and known.module == "text" else "markdown"
+        return "text" if known is formats.TEXT else "markdown"
 
     def outline(self, id: str) -> list[DocumentHeading]:
         """The headings of a document, in their order; none for code and plain text.
@@ -532,6 +541,27 @@ class Documents:
             else f"there is no page {page}: this document has no pages, so read it by lines"
         )
 
+    def state(self, document: Document) -> Literal["current", "changed", "gone", ""]:
+        """What became of a document's file since it was read; "" if it is no file of this machine.
+
+        That is a text, a page of the web, what was published, or a file that may not be seen. Size
+        and time tell, and where only the time is another one, the bytes.
+        """
+        from mcpvectordb.ingest import sources
+
+        # Only what was read from a file has both: a text may be named by any path.
+        is_file = document.modified and os.path.isabs(document.source)  # noqa: PTH117 - any name
+        if self._file.published or not is_file:
+            return ""
+        return sources.state(
+            document.source,
+            size=document.size,
+            modified=document.modified,
+            hash=document.hash,
+            config=self._config,
+            forbidden=() if self._file.memory else (self._file.path,),
+        )
+
     def chunks(self, id: str, *, limit: int = 100, offset: int = 0) -> list[Chunk]:
         """The passages of a document as the index has them, in their order; raises NotFound."""
         checked_page(limit, offset)
@@ -559,7 +589,7 @@ class Documents:
     def neighbours(self, chunk: Chunk, *, before: int = 1, after: int = 1) -> list[Chunk]:
         """A passage between those before and after it in its document, in their order.
 
-        Raises NotFound if the document was changed or deleted meanwhile.
+        Raises NotFound if the document was replaced or deleted meanwhile.
         """
         checked_page(before, after)
         first = max(0, chunk.position - before)
@@ -572,7 +602,7 @@ class Documents:
         with self._file.reading() as sql:
             found = sql.execute(
                 "SELECT c.id FROM document_chunks c JOIN document_pending p ON p.chunk = c.id "
-                f"WHERE c.owner = ? AND p.model = {models.ACTIVE_KEY}",
+                f"WHERE c.owner = ? AND p.model = {ACTIVE_KEY}",
                 (rows.row(sql, id)[0],),
             )
             return frozenset(chunk for (chunk,) in found)
@@ -625,13 +655,8 @@ class Documents:
         """
         chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            return counted_values(
-                sql,
-                field,
-                rows.fields(self._file.dialect),
-                f"published_documents d WHERE {chosen.condition}",
-                chosen.bindings,
-            )
+            fields = rows.fields(self._file.dialect)
+            return chosen.values(sql, "published_documents d", field, fields)
 
     def passed_over(
         self, library: str | None = None, *, limit: int = 100, offset: int = 0
@@ -656,17 +681,39 @@ class Documents:
         """The number of documents that match all conditions."""
         chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            return int(
-                sql.execute(
-                    f"SELECT count(*) FROM published_documents d WHERE {chosen.condition}",
-                    chosen.bindings,
-                ).get
-            )
+            return chosen.count(sql, "published_documents d")
 
     def coverage(self) -> Coverage:
         """How many documents are found by meaning: completely, partly or not yet."""
+        incomplete = (
+            "WITH incomplete AS MATERIALIZED (SELECT c.owner AS key, count(*) AS pending "
+            "FROM document_pending p JOIN document_chunks c ON c.id = p.chunk "
+            "JOIN published_documents d ON d.key = c.owner "
+            f"WHERE p.model = {ACTIVE_KEY} GROUP BY c.owner) "
+        )
         with self._file.reading() as sql:
-            return rows.coverage(sql)
+            partly, waiting = sql.execute(
+                f"{incomplete} SELECT count(*) FILTER (WHERE pending < chunks), "
+                "count(*) FILTER (WHERE pending = chunks) FROM (SELECT pending, "
+                "(SELECT count(*) FROM document_chunks WHERE owner = incomplete.key) AS chunks "
+                "FROM incomplete) AS counted"
+            ).get
+            documents, contents, empty = sql.execute(
+                "SELECT count(*), count(DISTINCT hash), count(*) FILTER (WHERE NOT EXISTS "
+                "(SELECT 1 FROM document_chunks WHERE owner = d.key)) FROM published_documents d"
+            ).get
+            embedded_contents = sql.execute(
+                f"{incomplete} SELECT count(DISTINCT hash) FROM published_documents "
+                "WHERE key NOT IN (SELECT key FROM incomplete)"
+            ).get
+        return Coverage(
+            embedded=documents - partly - waiting - empty,
+            partly=partly,
+            waiting=waiting,
+            empty=empty,
+            copies=documents - contents,
+            contents_waiting=contents - embedded_contents,
+        )
 
     def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
         """Why no document matches, as far as the conditions by themselves explain it, or "".
@@ -674,9 +721,12 @@ class Documents:
         It names a library or metadata key that does not exist, with similar ones, and a `source` or
         `title` that no document has exactly. `search` puts it into the `note` of empty results.
         """
-        chosen = rows.document_filter(library, where, chunks=True, dialect=self._file.dialect)
+        dialect = self._file.dialect
+        return self._why_empty(rows.document_filter(library, where, chunks=True, dialect=dialect))
+
+    def _why_empty(self, which: rows.DocumentFilter) -> str:
         with self._file.reading() as sql:
-            return why_empty(sql, rows.items(self._file.dialect), chosen.conditions)
+            return why_empty(sql, rows.items(self._file.dialect), which.conditions)
 
     def text_bytes(self, id: str) -> int:
         """The size of a document's text in bytes of UTF-8; the text itself is not read."""
@@ -717,43 +767,50 @@ class Documents:
             bindings += (json.dumps(wanted),)
         with self._file.reading(limited=False) as sql:
             keys = [key for (key,) in sql.execute(matching, bindings)]
-        deleted, most = 0, self._store.tuning.removals_per_write
+
+        def still(sql: Sql, some: Sequence[int]) -> list[int]:
+            among = f"{matching} AND d.key IN (SELECT value FROM json_each(?))"
+            return [key for (key,) in sql.execute(among, (*bindings, json.dumps(some)))]
+
         with self._history.change("delete"):
-            # Once without any: a reader raises ReadOnly, and what others left over is cleaned up.
-            for start in range(0, max(1, len(keys)), most):
-                batch = keys[start : start + most]
-                packed = self.unpublished.pack_long(batch)
-                with self._file.writing() as sql:
-                    still = sql.execute(
-                        f"{matching} AND d.key IN (SELECT value FROM json_each(?))",
-                        (*bindings, json.dumps(batch)),
-                    )
-                    some = [key for (key,) in still]
-                    self.unpublished.withdraw(sql, some, packed)
-                deleted += len(some)
-                self.unpublished.clean()
-        return deleted
+            return self.unpublished.withdraw_all(keys, still)
 
     @overload
-    def lookup(self, names: str) -> Place: ...  # type: ignore[overload-overlap]
+    def lookup(  # type: ignore[overload-overlap]
+        self, names: str, *, as_of: str | int | None = None
+    ) -> Place: ...
     @overload
-    def lookup(self, names: Sequence[str]) -> list[Place | None]: ...
-    def lookup(self, names: str | Sequence[str]) -> Place | list[Place | None]:
+    def lookup(
+        self, names: Sequence[str], *, as_of: str | int | None = None
+    ) -> list[Place | None]: ...
+    def lookup(
+        self, names: str | Sequence[str], *, as_of: str | int | None = None
+    ) -> Place | list[Place | None]:
         """The document with this path (or end of a path), file, id or #hash; raises NotFound.
 
         Of several names it is a list, with None for an unknown one; many cost hardly more.
 
         A path is the one in listings, `library/folder/file`. A hash has 6 digits or more. A name
-        may end with a line and a number of lines: notes/tea.md:120, notes/tea.md:120:20. A document
-        whose own name ends like that is found first. The id of an earlier version finds the present
+        may end with a line and a number of lines, notes/tea.md:120, notes/tea.md:120:20, or with
+        lines as `Document.place` writes them, notes/tea.md:120-139. A document whose own name ends
+        like that is found first. The id of an earlier version finds the present
         one (`Place.former`).
+
+        With `as_of` (see `get`) it is the document that had the name then, as it was, also one that
+        was deleted since.
         """
+        wanted = [names] if isinstance(names, str) else names
         with self._file.reading() as sql:
-            found = paths.found(sql, [names] if isinstance(names, str) else names)
+            if as_of is None:
+                found = rows.found(sql, wanted)
+            else:
+                limit = self._history.limit(sql, as_of)
+                found = items.past_found(sql, self._history, wanted, limit)
         if not isinstance(names, str):
             return found
         if found[0] is None:
-            raise NotFound(f"there is no document {quoted(names)}")
+            then = "" if as_of is None else " at that time"
+            raise NotFound(f"there is no document {quoted(names)}{then}")
         return found[0]
 
     def candidates(self, names: Sequence[str]) -> list[list[Place]]:
@@ -764,12 +821,12 @@ class Documents:
         of them is changed or deleted.
         """
         with self._file.reading() as sql:
-            return paths.candidates(sql, names)
+            return rows.candidates(sql, names)
 
     def suggest(self, name: str) -> list[str]:
         """The paths of up to five documents that are spelt like an unknown name, best first."""
         with self._file.reading() as sql:
-            return paths.nearest(sql, name)
+            return rows.nearest(sql, name)
 
     def matching(self, pattern: str, *, limit: int | None = None) -> list[Document]:
         """The documents whose path, with or without its library, matches a pattern; by path.
@@ -777,7 +834,7 @@ class Documents:
         For patterns see `add_library`. `limit` is how many are returned; None returns all.
         """
         with self._file.reading() as sql:
-            keys = paths.matching(sql, pattern)[:limit]
+            keys = rows.matching(sql, pattern)[:limit]
             documents = rows.by_keys(sql, keys)
         return [documents[key] for key in keys]
 
@@ -786,7 +843,30 @@ class Documents:
     def libraries(self) -> list[Library]:
         """The libraries that have documents or follow a folder, sorted by name."""
         with self._file.reading() as sql:
-            return libraries.every(sql, self._folders)
+            found = sql.execute(
+                "SELECT n.name, "
+                "(SELECT count(*) FROM published_documents d WHERE d.library = n.name), "
+                "(SELECT count(*) FROM published_documents d JOIN document_chunks c "
+                "ON c.owner = d.key WHERE d.library = n.name), max(l.root), max(l.pattern), "
+                "max(l.ignore), max(l.description), max(l.created_at) "
+                f"FROM ({libraries.NAMES}) n LEFT JOIN libraries l ON l.name = n.name "
+                "GROUP BY n.name ORDER BY n.name"
+            ).fetchall()
+        every = []
+        for name, documents, chunks, root, pattern, rules, description, created_at in found:
+            ignore = tuple(json.loads(rules or "[]"))
+            library = FollowedLibrary(name, root or "", pattern or "", ignore)
+            every.append(
+                Library(
+                    **library._asdict(),
+                    documents=documents,
+                    chunks=chunks,
+                    description=description or "",
+                    created_at=created_at or "",
+                    confirmed=root is not None and self._folders.has(library),
+                )
+            )
+        return every
 
     def add_library(
         self,
@@ -807,8 +887,30 @@ class Documents:
         `confirm_library`.
         """
         library = libraries.one_time(name, root, pattern, ignore)
+        storable(description, "description")
         with self._file.writing() as sql:
-            libraries.put(sql, self.library_versions, library, description)
+            known = sql.execute("SELECT root FROM libraries WHERE name = ?", (name,)).get
+            if known is not None and known != library.root:
+                raise InvalidInput(
+                    f"the library {quoted(name)} already follows {known}; remove it first, "
+                    "or choose another name"
+                )
+            with self.library_versions.changing(sql, name):
+                sql.execute(
+                    "INSERT INTO libraries "
+                    "(name, root, inode, pattern, ignore, description, created_at) "
+                    "VALUES (?, ?, '', ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET pattern = "
+                    "excluded.pattern, ignore = excluded.ignore, "
+                    "description = excluded.description",
+                    (
+                        name,
+                        library.root,
+                        pattern,
+                        json.dumps(library.ignore),
+                        description,
+                        dates.now(),
+                    ),
+                )
             if confirm:
                 self._folders.confirm(library)
 
@@ -831,7 +933,10 @@ class Documents:
         removed = 0
         with self._history.change("remove library"):
             with self._file.writing() as sql:
-                libraries.unfollow(sql, self.library_versions, name)
+                known = [each for (each,) in sql.execute(libraries.NAMES)]
+                if checked_name(name) not in known:
+                    raise NotFound(unknown_name("library", name, known))
+                self.library_versions.remove(Item(LibraryVersions.shelf, "", name))
             self._folders.forget(name)
             while not keep_documents and (some := self.delete(library=name)):
                 removed += some
@@ -843,70 +948,73 @@ class Documents:
         A blank text removes the description.
         """
         with self._file.writing() as sql:
-            libraries.describe(sql, self.library_versions, name, path, text)
+            [library] = libraries.followed(sql, name)
+            parts = libraries.parts(library.root, storable(path, "path"))
+            if ".." in parts:
+                raise InvalidInput(
+                    f"{quoted(path)} is outside of the library; name a path inside of it"
+                )
+            storable(text, "text")
+            part = "/".join(parts)
+            with self.library_versions.changing(sql, name):
+                if not part:
+                    sql.execute("UPDATE libraries SET description = ? WHERE name = ?", (text, name))
+                elif text.strip():
+                    sql.execute(
+                        "INSERT OR REPLACE INTO library_notes (library, path, text) "
+                        "VALUES (?, ?, ?)",
+                        (name, part, text),
+                    )
+                else:
+                    sql.execute(
+                        "DELETE FROM library_notes WHERE library = ? AND path = ?", (name, part)
+                    )
 
     def descriptions(self, library: str, path: str) -> list[str]:
         """The descriptions of a library down to a document's source, general to specific."""
         with self._file.reading() as sql:
-            return libraries.descriptions(sql, library, path)
+            found = sql.execute(
+                "SELECT root, description FROM libraries WHERE name = ?",
+                (storable(library, "library"),),
+            ).fetchone()
+            notes = dict(
+                sql.execute("SELECT path, text FROM library_notes WHERE library = ?", (library,))
+            )
+        if not found:
+            return []
+        parts = libraries.parts(found[0], storable(path, "path"))
+        of_parts = (notes.get("/".join(parts[:length]), "") for length in range(1, len(parts) + 1))
+        return [text for text in (found[1], *of_parts) if text.strip()]
 
     def close(self) -> None:
         """End the process of the parser."""
         if "_worker" in self.__dict__:
             self._worker.close()
 
-    def _fetched(self, source: Any, library: str) -> tuple[int | None, str, str]:
-        """The key, ETag and modification time of a URL's document, to fetch it only if changed."""
+    def _fetched(self, source: Any, library: str) -> tuple[Written, str, str] | None:
+        """A URL's document, its ETag and modification time, to fetch it only if it changed."""
         from mcpvectordb.ingest import sources
 
         if not sources.is_url(source):
-            return None, "", ""
+            return None
         with self._file.reading(limited=False) as sql:
-            return sql.execute(
+            found = sql.execute(
                 "SELECT key, etag, modified FROM published_documents WHERE library = ? AND "
                 "source = ? ORDER BY key DESC",
                 (library, storable(source, "source")),
-            ).fetchone() or (None, "", "")
+            ).fetchone()
+            if found is None:
+                return None
+            key, etag, modified = found
+            return Written("skipped", key, rows.by_key(sql, key)), etag, modified
 
-    def _bulk_ingest(
-        self, library: str, embed: bool, metadata: Mapping[str, Any] | None = None
-    ) -> BulkIngest:
-        from mcpvectordb.documents.bulk_ingest import BulkIngest
-
-        return BulkIngest(self.writer, self._worker, library, metadata=metadata, embed=embed)
-
-    def _store_texts(
-        self,
-        given: Sequence[GivenText],
-        library: str,
-        progress: ProgressCallback | None = None,
-        *,
-        replaces: bool = True,
-    ) -> list[_StoredDocument]:
-        """Store texts in short transactions."""
-        from mcpvectordb.documents import texts as given_texts
-
-        stored: list[_StoredDocument] = []
-        for places in given_texts.store(given, library, self.writer, replaces):
-            stored += self._all_stored(places)
-            if progress:
-                progress(Progress(step="ingest", done=len(stored), total=len(given)))
-        return stored
-
-    def _stored(self, place: tuple[Status, int]) -> _StoredDocument:
-        """The document of a status and key, read before others may replace it."""
-        return self._all_stored([place])[0]
-
-    def _all_stored(self, places: Sequence[tuple[Status, int]]) -> list[_StoredDocument]:
-        with self._file.reading(limited=False) as sql:
-            found = rows.by_keys(sql, [key for _, key in places])
-        if len(found) < len({key for _, key in places}):
-            raise NotFound("the document was deleted meanwhile")
-        return [_StoredDocument(status, key, found[key]) for status, key in places]
+    def _set_keys(self, known: Written, given: Mapping[str, Any] | None) -> Written:
+        """Set the keys of metadata that are given in a document that was there."""
+        return self.writer.say(known.key, DocumentChange(keys=given)) if given else known
 
     def _finish(
         self,
-        stored: _StoredDocument,
+        stored: Written,
         embed: bool,
         progress: ProgressCallback | None,
         deadline: float | None,
@@ -920,40 +1028,42 @@ class Documents:
         [done] = self._results([stored], embed, error)
         return dataclasses.replace(done, embedded=embedded)
 
-    def _results(
-        self, stored: Sequence[_StoredDocument], embed: bool, error: str
-    ) -> list[Ingested]:
+    def _results(self, stored: Sequence[Written], embed: bool, error: str) -> list[Ingested]:
         """The results for stored documents, with what is still pending and why."""
-        done = []
+        if not stored:
+            return []
         with self._file.reading(limited=False) as sql:
             waiting = self._encoder.pending_by_owner(
                 sql, self._index, [each.key for each in stored]
             )
-            for status, key, document in stored:
-                pending = waiting.get(key, 0)
-                note = ""
-                if embed and pending:
-                    note = notes.not_embedded(
-                        status, document, pending, error, self._encoder.provisional
-                    )
-                done.append(Ingested(status=status, document=document, pending=pending, note=note))
-        if done:
-            advice = notes.other_languages(self._file, self._config)
-            note = notes.joined(done[-1].note, advice)
-            done[-1] = dataclasses.replace(done[-1], note=note)
+            languages = write.other_languages(sql)
+        done = []
+        for status, key, document in stored:
+            pending, note = waiting.get(key, 0), ""
+            if embed and pending and status == "skipped" and not error:
+                note = (
+                    f"already stored; {pending:,} of {counted_passages(document.chunks)} still "
+                    "wait for embedding"
+                )
+            elif embed and pending:
+                note = self._encoder.provisional.note(pending, error)
+            done.append(Ingested(status=status, document=document, pending=pending, note=note))
+        note = _joined(done[-1].note, write.advice(self._store, languages))
+        done[-1] = dataclasses.replace(done[-1], note=note)
         return done
 
     def _embed_rest(self, done: Synced, embed: bool, progress: ProgressCallback | None) -> Synced:
         """Embed the pending chunks of all documents, and add that to the result of a sync."""
-        advice = notes.other_languages(self._file, self._config)
-        done = dataclasses.replace(done, note=advice)
+        with self._file.reading(limited=False) as sql:
+            languages = write.other_languages(sql)
+        advice = write.advice(self._store, languages)
         if not embed:
             self._encoder.provisional.fill(self._index)
-            return done
+            return dataclasses.replace(done, note=advice)
         embedded, error = self._embed_all(progress)
         note = self._encoder.provisional.note(error=error) if error else ""
         return dataclasses.replace(
-            done, note=notes.joined(note, done.note), embedded=done.embedded + embedded
+            done, note=_joined(note, advice), embedded=done.embedded + embedded
         )
 
     def _embed_all(self, progress: ProgressCallback | None) -> tuple[Embedded, str]:
@@ -965,13 +1075,6 @@ class Documents:
             return Embedded(), str(error)
 
 
-class _StoredDocument(NamedTuple):
-    status: Status
-    key: int
-    document: Document
-
-
-def _check(library: str, given: Mapping[str, Any] | None) -> None:
-    """Refuse an invalid library or metadata before anything is read or fetched."""
-    checked_name(library)
-    metadata.encode(given)
+def _joined(*notes: str) -> str:
+    """Several notes as one; those that are "" are left out."""
+    return "; ".join(filter(None, notes))

@@ -1,4 +1,4 @@
-"""Synchronize a library with the folder that it follows.
+"""Ingest a folder once, or synchronize a library with the folder that it follows.
 
 The walk through the folder and the stored rows below it are both sorted by path, so they are
 compared by a merge of two sorted lists, in constant memory. A first pass counts the files to read
@@ -8,32 +8,63 @@ files must be known before the first new one is stored. Every step is a transact
 file consistent; the next sync finds what an interrupted one did not do.
 
 A file whose size and modification time are unchanged is not opened. A file that could not be read
-as a document is recorded with both, too, and is tried again when it or this program changes. A
+as a document is recorded with both, too, and is tried again when it changes, or what this program
+can read (`reads`: its version, and whether OCR is installed). A
 document is removed only when its file is no longer among those that the library takes in; when a
 new version cannot be read, the old one stays and the failure is reported.
+
+Parsing, writing and embedding overlap. The caller's thread reads, parses (some formats in the
+parser's process) and writes several documents in one short transaction. A second thread embeds what
+is written. The queue between the two is the table of pending chunks in the file: memory does not
+grow with the folder, a kill loses nothing that was reported as done, and several processes can
+share the work. What the second thread leaves over, also because it failed, is embedded or reported
+by `Encoder.embed`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
+import shlex
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mcpvectordb import __version__
-from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.bulk_ingest import BulkIngest
-from mcpvectordb.documents.confirmed_folders import FollowedLibrary, bounds
-from mcpvectordb.documents.unfinished import UnfinishedIngest
-from mcpvectordb.errors import IngestError, InvalidInput, NoText, UnsupportedFormat
+from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.documents.items import DocumentChange
+from mcpvectordb.documents.libraries import FollowedLibrary, bounds
+from mcpvectordb.documents.write import (
+    DocumentWriter,
+    GivenText,
+    PreparedDocument,
+    has_ended,
+    this_process,
+)
+from mcpvectordb.errors import (
+    IngestError,
+    InvalidInput,
+    MCPVectorDBError,
+    NoText,
+    ParseFailed,
+    UnsupportedFormat,
+)
+from mcpvectordb.index.encoder import BATCH
+from mcpvectordb.index.tuning import DEFAULT
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Skipped, Walk
-from mcpvectordb.records import ProgressCallback, Source, Synced
+from mcpvectordb.ingest.globs import EVERYTHING
+from mcpvectordb.ingest.ocr import Tesseract
+from mcpvectordb.ingest.worker import Worker
+from mcpvectordb.records import Embedded, Progress, ProgressCallback, Source, Synced
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.store import OpenStore
 
@@ -41,9 +72,7 @@ HOLDS_KEYS = "a secret"
 """Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
 
 _PLANNED = {"index": "indexed", "replace": "replaced", "remove": "removed"}
-
-CheckFolder = Callable[[FollowedLibrary], None]
-"""Raises unless a library's folder is there and may be read: `ConfirmedFolders.check`."""
+_UNFINISHED = "ingest:"  # begins the name of the setting that says that an ingest is under way
 
 
 class StoredFile(NamedTuple):
@@ -58,15 +87,6 @@ class StoredFile(NamedTuple):
 
 Difference = tuple[StoredFile | None, tuple[str, os.stat_result] | None]
 """What is stored of a path, if anything, and the file to read there; None if it has vanished."""
-
-
-def vanished(store: OpenStore, library: FollowedLibrary) -> list[int]:
-    """The keys of the documents below a library's folder that a sync would remove."""
-    return [
-        stored.key
-        for stored, found in _FolderDiff(store, library)
-        if stored and stored.key and not found
-    ]
 
 
 def preview(store: OpenStore, library: FollowedLibrary, *, removes: bool) -> Synced:
@@ -87,101 +107,136 @@ def preview(store: OpenStore, library: FollowedLibrary, *, removes: bool) -> Syn
 class FolderSync:
     """One ingest of new and changed files of a library's folder.
 
-    With `check`, which must have been called before, it is a sync: documents of vanished files are
-    removed. Without it they stay.
+    With `check`, which raises unless the folder is there and may be read (`ConfirmedFolders`) and
+    must have been called before, it is a sync: documents of vanished files are removed. Without it
+    they stay. `metadata` is set in every document. With `embed`, a thread
+    embeds meanwhile what is written.
     """
 
     def __init__(
         self,
+        writer: DocumentWriter,
+        worker: Worker,
         library: FollowedLibrary,
-        intake: BulkIngest,
-        progress: ProgressCallback | None,
-        check: CheckFolder | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        embed: bool = True,
+        progress: ProgressCallback | None = None,
+        check: Callable[[FollowedLibrary], None] | None = None,
     ) -> None:
-        self._library, self._intake, self._progress, self._check = library, intake, progress, check
-        self._store, self._unpublished = intake.store, intake.writer.unpublished
+        self._writer, self._worker, self._library = writer, worker, library
+        self._metadata, self._progress, self._check = metadata, progress, check
+        self._store, self._unpublished = writer.store, writer.unpublished
         self._file, self._tuning = self._store.file, self._store.tuning
-        self._notes: list[tuple[str, tuple[object, ...]]] = []
+        self._embedding = _EmbeddingThread(self._store) if embed else None
+        self._waiting: list[PreparedDocument] = []  # to be written with the next batch
+        self._notes: list[Callable[[Sql], object]] = []  # small changes for the next transaction
+        self._first = self._began = time.monotonic()
+        self._chunks = 0
         self._counts: Counter[str] = Counter()
-        self._new = 0  # files to read that are no documents yet
         self._skipped = Skipped()
         self._failures: list[tuple[str, str]] = []
+        self._partial: list[tuple[str, str]] = []
+        self._vanished: tuple[str, ...] = ()
 
     def run(self) -> Synced:
         """Compare the folder with the stored rows and apply the differences."""
-        comparison, vanished, to_read = self._first_pass()
-        with UnfinishedIngest(
-            self._file,
-            self._library,
-            self._new,
-            sync=self._check is not None,
-            metadata=self._intake.metadata,
-        ) as mark:
+        try:
+            comparison = self._run()
+        finally:
+            if self._embedding:
+                self._embedding.stop()
+        comparison.skipped += self._skipped
+        comparison.failures += self._failures
+        done = comparison.synced(self._library.name, self._counts)
+        return replace(
+            done,
+            partial=tuple(self._partial),
+            embedded=self._embedded,
+            vanished=self._vanished,
+        )
+
+    def _run(self) -> _FolderDiff:
+        comparison, to_read, new = self._compare(), 0, 0
+        vanished: dict[int, str] = {}
+        for stored, _, _ in self._to_read(comparison, vanished):
+            to_read += 1
+            new += stored is None or stored.key is None
+        command = _command(self._library, self._metadata, sync=self._check is not None)
+        with _marked(self._file, self._library, new, command) as renew:
             if to_read:
-                comparison, vanished = self._second_pass(vanished, to_read, mark)
+                comparison, before, vanished = self._compare(), vanished, {}
+                for done, each in enumerate(self._to_read(comparison, vanished)):
+                    self._report(done, to_read)
+                    renew()
+                    self._ingest(*each, before if self._check else {})
+                self._write()
+                self._report(to_read, to_read)
+                self._note(
+                    "DELETE FROM library_skipped WHERE library = ? AND version <> ?",
+                    self._library.name,
+                    reads(self._store.config),
+                )
         if self._check:
             # The folder may have been taken away during the walk: then nothing has vanished.
             self._check(self._library)
-            self._remove_vanished(vanished)
+            if vanished:
+                self._counts["removed"] += self._unpublished.withdraw_all(
+                    list(vanished),
+                    lambda sql, some: [key for key in some if _is_stored(sql, key, vanished[key])],
+                )
+        else:
+            self._vanished = tuple(sorted(set(vanished.values())))
         self._write_notes()
-        self._intake.update_known()
-        comparison.skipped += self._skipped
-        comparison.failures += self._failures
-        done = comparison.synced(self._library.name, self._counts + self._intake.counts)
-        return replace(done, partial=tuple(self._intake.partial))
-
-    def _first_pass(self) -> tuple[_FolderDiff, dict[int, str], int]:
-        """The documents of vanished files (key and path), and how many files must be read."""
-        comparison, to_read = self._compare(), 0
-        vanished: dict[int, str] = {}
-        for stored, found in comparison:
-            if found:
-                to_read += 1
-                self._new += stored is None or stored.key is None
-            elif stored and self._check:
-                self._vanish(stored, vanished)
-        return comparison, vanished, to_read
-
-    def _second_pass(
-        self, vanished: dict[int, str], to_read: int, mark: UnfinishedIngest
-    ) -> tuple[_FolderDiff, dict[int, str]]:
-        """Read new and changed files; the documents of files that have vanished by now."""
-        comparison, done = self._compare(), 0
-        vanished_now: dict[int, str] = {}
-        for stored, found in comparison:
-            if found:
-                self._report(done, to_read)
-                mark.renew()
-                self._ingest(stored, *found, vanished)
-                done += 1
-            elif stored and self._check:
-                self._vanish(stored, vanished_now)
-        self._intake.write()
-        self._report(to_read, to_read)
-        self._note(
-            "DELETE FROM library_skipped WHERE library = ? AND version <> ?",
-            self._library.name,
-            __version__,
-        )
-        return comparison, vanished_now
-
-    def _report(self, done: int, total: int) -> None:
-        if self._progress:
-            step = "sync" if self._check else "ingest"
-            self._progress(
-                self._intake.progress(step, min(done, total) - self._intake.waiting, total)
-            )
+        return comparison
 
     def _compare(self) -> _FolderDiff:
-        return _FolderDiff(self._store, self._library, self._intake.keep)
+        return _FolderDiff(self._store, self._library, self._keep)
 
-    def _vanish(self, stored: StoredFile, vanished: dict[int, str]) -> None:
-        if stored.key is None:
-            self._forget_skipped(stored.path)
-        else:
-            vanished[stored.key] = stored.path
+    def _to_read(
+        self, comparison: _FolderDiff, vanished: dict[int, str]
+    ) -> Iterator[tuple[StoredFile | None, str, os.stat_result]]:
+        """New and changed files; of vanished ones the documents (key and path) are added."""
+        for stored, found in comparison:
+            if found:
+                yield stored, *found
+            elif stored and stored.key is not None:
+                vanished[stored.key] = stored.path
+            elif stored and self._check:
+                self._forget_skipped(stored.path)
 
-    # New and changed files
+    def _report(self, done: int, total: int) -> None:
+        """Report the progress when `done` of `total` files were read, of which some wait."""
+        if not self._progress:
+            return
+        done = min(done, total) - len(self._waiting)
+        embedded = self._embedded
+        self._progress(
+            Progress(
+                step="sync" if self._check else "ingest",
+                done=done,
+                total=total,
+                chunks=embedded.chunks,
+                # Chunks of earlier ingests may be embedded too.
+                chunks_known=max(self._chunks, embedded.chunks),
+                tokens=embedded.tokens,
+                tokens_per_second=embedded.tokens_per_second,
+                seconds_left=self._seconds_left(done, total, embedded),
+            )
+        )
+
+    def _seconds_left(self, done: int, total: int, embedded: Embedded) -> float | None:
+        """An estimate of the seconds left, as if the other files were like the written ones."""
+        if not done or (self._embedding and not embedded.chunks):
+            return None
+        if not self._embedding:
+            return (total - done) * (time.monotonic() - self._began) / done
+        expected = self._chunks * total / done
+        return max(0.0, expected - embedded.chunks) * embedded.seconds / embedded.chunks
+
+    @property
+    def _embedded(self) -> Embedded:
+        return self._embedding.done if self._embedding else Embedded()
 
     def _ingest(
         self, stored: StoredFile | None, path: str, info: os.stat_result, vanished: dict[int, str]
@@ -189,18 +244,24 @@ class FolderSync:
         """Read and store a file; if that fails, record it as skipped or as a failure."""
         known = stored is not None and stored.key is not None
         try:
-            self._keep(self._read(path, info), vanished)
+            self._store_file(self._read(path, info), vanished)
         except (IngestError, InvalidInput) as error:
             if isinstance(error, sources.SecretFile):
-                self._skip_secret(path, info, known)
+                self._skipped.add(path, HOLDS_KEYS)
+                if not known:  # a document that a person has made of it stays as it is
+                    self._note_skipped(path, info, HOLDS_KEYS)
             elif not known and isinstance(error, UnsupportedFormat | NoText):
                 reason = "without text" if isinstance(error, NoText) else "of no readable type"
-                self._skip(path, info, reason)
+                self._skipped.add(path, reason)
+                self._note_skipped(path, info, reason)
             elif os.path.lexists(path):
                 message = f"{error}; the previous version is kept" if known else str(error)
                 self._failures.append((path, message))
+                if not known and isinstance(error, ParseFailed) and error.settled:
+                    # Reported once, until it changes.
+                    self._note_skipped(path, info, "encrypted or damaged")
         else:
-            if stored is not None and stored.key is None:
+            if stored is not None and not known:
                 self._forget_skipped(path)
 
     def _read(self, path: str, info: os.stat_result) -> Source:
@@ -215,72 +276,104 @@ class FolderSync:
         )
         return replace(read, source=path, mtime_ns=info.st_mtime_ns)
 
-    def _keep(self, source: Source, vanished: dict[int, str]) -> None:
+    def _store_file(self, source: Source, vanished: dict[int, str]) -> None:
         """Store a file, unless it is stored already or has only moved."""
         hash = hashlib.sha256(source.raw).hexdigest()
-        key = self._intake.writer.known(source.source, self._library.name, hash)
-        if key is not None:
+        [known] = self._writer.known(self._library.name, [(source.source, hash)])
+        if known is not None:
             self._note(
                 "UPDATE documents SET mtime_ns = ?, modified = ? WHERE key = ?",
                 source.mtime_ns,
                 source.modified,
-                key,
+                known.key,
             )
-            self._intake.keep(key)
+            self._keep(known.key)
             self._counts["unchanged"] += 1
             return
-        copies = self._copies(hash) if vanished else []
-        old = next((key for key in copies if key in vanished), None)
+        old = self._vanished_copy(hash, vanished) if vanished else None
         if old is not None:
             before = vanished.pop(old)
             if Path(before).name == source.name and self._move(old, before, source):
                 self._counts["moved"] += 1
                 return
         # A file with a new name is parsed again: its title and its format may depend on the name.
-        self._intake.add(source, hash, old)
+        self._add(source, hash, old)
 
-    def _copies(self, hash: str) -> list[int]:
+    def _vanished_copy(self, hash: str, vanished: Mapping[int, str]) -> int | None:
         with self._file.reading(limited=False) as sql:
-            return [
-                key
-                for (key,) in sql.execute(
-                    "SELECT key FROM published_documents "
-                    "WHERE library = ? AND hash = ? ORDER BY key",
-                    (self._library.name, hash),
-                )
-            ]
+            copies = sql.execute(
+                "SELECT key FROM published_documents WHERE library = ? AND hash = ? ORDER BY key",
+                (self._library.name, hash),
+            )
+            return next((key for (key,) in copies if key in vanished), None)
+
+    def _add(self, source: Source, hash: str, moved: int | None) -> None:
+        """Parse a file and write it, now or with the next batch.
+
+        `moved` is the key of a document whose id, creation time and metadata it takes over.
+        """
+        parsed = self._worker.parse(source)
+        given = GivenText(source, hash, DocumentChange(keys=self._metadata), parsed=parsed)
+        prepared = self._writer.prepare(given, self._library.name, moved=moved)
+        if parsed.note:
+            self._partial.append((source.source, parsed.note))
+        if not self._waiting:
+            self._first = time.monotonic()
+        self._waiting.append(prepared)
+        tuning = self._tuning
+        if (
+            len(self._waiting) >= tuning.documents_per_write
+            or sum(len(each.spans) for each in self._waiting) >= tuning.chunks_per_write
+            or time.monotonic() - self._first > tuning.seconds_per_write
+        ):
+            self._write()
+
+    def _write(self) -> None:
+        """Write the files that were added and are not written yet."""
+        if not self._waiting:
+            return
+        encoder, index = self._store.encoder, self._store.documents
+        done = self._writer.write_all(self._waiting)
+        with self._file.reading(limited=False) as sql:
+            waiting = encoder.pending_by_owner(sql, index, [each.key for each in done])
+        self._chunks += sum(waiting.values())
+        for prepared, written in zip(self._waiting, done, strict=True):
+            moved = prepared.moved is not None and written.status != "skipped"
+            self._counts["moved" if moved else written.status] += 1
+        self._waiting.clear()
+        # What the model can embed within a batch or two need not be found before.
+        encoder.provisional.fill(index, least=BATCH + 1 if self._embedding else 1)
+        if self._embedding:
+            self._embedding.notify()
+
+    def _keep(self, key: int) -> None:
+        """Set the metadata of this ingest in a document whose file is unchanged, now or later."""
+        if self._metadata:
+            self._later(partial(self._set_metadata, key))
+
+    def _set_metadata(self, key: int, sql: Sql) -> None:
+        change = DocumentChange(keys=self._metadata)
+        self._counts["updated"] += self._writer.update(sql, key, change)[0]
 
     def _move(self, key: int, before: str, source: Source) -> bool:
         """Give a document its new path and remove others there; False if it is not there now."""
-        with self._file.writing() as sql:
-            if not sql.execute(
-                "SELECT count(*) FROM published_documents WHERE key = ? AND source = ?",
-                (key, before),
-            ).get:
+        with self._unpublished.writing() as sql:
+            if not _is_stored(sql, key, before):
                 return False
             others = sql.execute(
                 "SELECT key FROM published_documents WHERE library = ? AND source = ?",
                 (self._library.name, source.source),
             )
             self._unpublished.withdraw(sql, [other for (other,) in others])
-            with self._unpublished.versions.changing(sql, key) as stamp:
+            with self._unpublished.changing(sql, key) as stamp:
                 sql.execute(
                     "UPDATE documents SET source = ?, modified = ?, mtime_ns = ?, stamp = ?, "
                     "twin = '' WHERE key = ?",
                     (source.source, source.modified, source.mtime_ns, stamp, key),
                 )
-        self._unpublished.clean()
         return True
 
-    def _skip_secret(self, path: str, info: os.stat_result, known: bool) -> None:
-        """Leave a secret out; a document that a person has made of it stays as it is."""
-        if known:
-            self._skipped.add(path, HOLDS_KEYS)
-        else:
-            self._skip(path, info, HOLDS_KEYS)
-
-    def _skip(self, path: str, info: os.stat_result, reason: str) -> None:
-        self._skipped.add(path, reason)
+    def _note_skipped(self, path: str, info: os.stat_result, reason: str) -> None:
         self._note(
             # Another process may have removed the library, which the SELECT then does not find.
             "INSERT OR REPLACE INTO library_skipped (library, path, size, mtime_ns, reason, "
@@ -289,7 +382,7 @@ class FolderSync:
             info.st_size,
             info.st_mtime_ns,
             reason,
-            __version__,
+            reads(self._store.config),
             self._library.name,
         )
 
@@ -301,33 +394,19 @@ class FolderSync:
     # Notes only save work for the next sync: they are written in batches, and a kill may lose some.
 
     def _note(self, statement: str, *bindings: object) -> None:
-        self._notes.append((statement, bindings))
+        self._later(lambda sql: sql.execute(statement, bindings))
+
+    def _later(self, write: Callable[[Sql], object]) -> None:
+        self._notes.append(write)
         if len(self._notes) >= self._tuning.notes_per_write:
             self._write_notes()
 
     def _write_notes(self) -> None:
         if self._notes:
             with self._file.writing() as sql:
-                for statement, bindings in self._notes:
-                    sql.execute(statement, bindings)
+                for write in self._notes:
+                    write(sql)
             self._notes.clear()
-
-    def _remove_vanished(self, vanished: dict[int, str]) -> None:
-        remaining = iter(vanished.items())
-        while batch := list(islice(remaining, self._tuning.removals_per_write)):
-            packed = self._unpublished.pack_long([key for key, _ in batch])
-            with self._file.writing() as sql:
-                keys = [
-                    key
-                    for key, path in batch
-                    if sql.execute(
-                        "SELECT count(*) FROM published_documents WHERE key = ? AND source = ?",
-                        (key, path),
-                    ).get
-                ]
-                self._unpublished.withdraw(sql, keys, packed)
-            self._unpublished.clean()
-            self._counts["removed"] += len(keys)
 
     def _wait_for_tick(self, mtime_ns: int) -> None:
         """Wait until a later change would get another modification time than this one."""
@@ -336,6 +415,40 @@ class FolderSync:
         left = mtime_ns + tick - time.time_ns()
         if 0 < left <= tick:
             time.sleep(left / 1e9)
+
+
+class _EmbeddingThread:
+    """A thread that embeds pending chunks, from the first `notify` until `stop`."""
+
+    def __init__(self, store: OpenStore) -> None:
+        self._encoder, self._index = store.encoder, store.documents
+        self._thread: threading.Thread | None = None
+        self._notified, self._stopped = threading.Event(), False
+        self.done = Embedded()
+
+    def notify(self) -> None:
+        """Start the thread, or wake it up, because there is more to embed."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mcpvectordb-embed")
+            self._thread.start()
+        self._notified.set()
+
+    def stop(self) -> None:
+        """End the thread after the batch that it is working on."""
+        self._stopped = True
+        self._notified.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        # The error occurs again, and is reported, when the caller embeds what is left.
+        with contextlib.suppress(Exception):
+            while self._notified.wait() and not self._stopped:
+                self._notified.clear()
+                while not self._stopped and (some := self._encoder.embed_some(self._index)):
+                    if not some.chunks:  # others embed what is left
+                        break
+                    self.done += some
 
 
 class _FolderDiff:
@@ -357,7 +470,7 @@ class _FolderDiff:
             limit=store.config.max_source_bytes,
             databases=own_files(store.file),
         )
-        self._stored = stored_files(store.file, library, store.tuning.rows_per_page)
+        self._stored = stored_files(store, library)
         self._keep = keep
         self.unchanged = 0
         self.skipped = Skipped()
@@ -431,24 +544,130 @@ def own_files(file: File) -> tuple[Path, ...]:
     return () if file.memory else (file.path,)
 
 
-def stored_files(file: File, library: FollowedLibrary, rows_per_page: int) -> Iterator[StoredFile]:
+def reads(config: Config) -> str:
+    """What this program can read, by its version and the languages of an installed OCR program."""
+    ocr = Tesseract.found(config)
+    return f"{__version__}+{ocr.languages}" if ocr else __version__
+
+
+def stored_files(store: OpenStore, library: FollowedLibrary) -> Iterator[StoredFile]:
     """The documents and skipped files below a library's folder, by path.
 
     They are read in pages (keyset pagination), so that no read transaction stays open.
     """
     last, end = bounds(library.root)
+    rows_per_page, readable = store.tuning.rows_per_page, reads(store.config)
     while True:
-        with file.reading(limited=False) as sql:
+        with store.file.reading(limited=False) as sql:
             rows = sql.execute(
                 "SELECT source, size, mtime_ns, key, '' FROM published_documents "
                 "WHERE library = ?1 AND source > ?2 AND source < ?3 "
                 "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
                 "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 "
                 "ORDER BY 1 LIMIT ?5",
-                (library.name, last, end, __version__, rows_per_page),
+                (library.name, last, end, readable, rows_per_page),
             )
             page = [StoredFile._make(row) for row in rows]
         yield from page
         if len(page) < rows_per_page:
             return
         last = page[-1].path
+
+
+def _is_stored(sql: Sql, key: int, source: str) -> bool:
+    """Whether a document is still there, and of this source."""
+    return bool(
+        sql.execute(
+            "SELECT count(*) FROM published_documents WHERE key = ? AND source = ?", (key, source)
+        ).get
+    )
+
+
+@contextlib.contextmanager
+def _marked(
+    file: File, library: FollowedLibrary, new: int, command: str
+) -> Iterator[Callable[[], None]]:
+    """Mark an ingest as under way, in the settings, until all files of its folder were read.
+
+    A killed process leaves the mark behind, and so does one that fails: `unfinished` says then that
+    `command` goes on. `new` is how many files are to be read that are no documents yet. The block
+    calls what it is given again and again, so that others do not take the ingest for cut off where
+    they cannot see whether this process has ended.
+    """
+    name = f"{_UNFINISHED}{library.name}:{library.root}"
+    value: dict[str, Any] = {
+        "library": library.name,
+        "folder": library.root,
+        "process": this_process(),
+        "command": command,
+    }
+    renewed = float("-inf")
+
+    def write(leased: float) -> None:
+        with file.writing() as sql:
+            value.setdefault("total", new + _stored(sql, value))
+            sql.execute(
+                "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
+                (name, json.dumps({**value, "leased": leased})),
+            )
+
+    def renew() -> None:
+        nonlocal renewed
+        if new > 1 and time.monotonic() - renewed > DEFAULT.writer_seconds / 4:
+            renewed = time.monotonic()
+            write(time.time() + DEFAULT.writer_seconds)
+
+    renew()
+    try:
+        yield renew
+    except BaseException:
+        if new > 1:  # one file is read or is not
+            with contextlib.suppress(MCPVectorDBError):  # else its process ends, or its time
+                write(0.0)
+        raise
+    with file.reading(limited=False) as sql:
+        begun = sql.execute("SELECT 1 FROM settings WHERE name = ?", (name,)).get
+    if begun:
+        with file.writing() as sql:
+            sql.execute("DELETE FROM settings WHERE name = ?", (name,))
+
+
+def unfinished(sql: Sql) -> Iterator[str]:
+    """A sentence for each ingest of a folder that was cut off."""
+    for (value,) in sql.execute(
+        "SELECT value FROM settings WHERE name GLOB ? ORDER BY name", (f"{_UNFINISHED}*",)
+    ).fetchall():
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # only a changed file has these
+            ingest = json.loads(str(value))
+            goes_on = time.time() <= float(ingest["leased"]) and not has_ended(ingest["process"])
+            if not goes_on:
+                yield (
+                    f"the ingest of {ingest['folder']} into the library {ingest['library']} was "
+                    f"cut off: {_stored(sql, ingest):,} of {int(ingest['total']):,} files are "
+                    f"stored; `mcpvectordb {ingest['command']}` goes on"
+                )
+
+
+def _stored(sql: Sql, ingest: Mapping[str, Any]) -> int:
+    """How many files of the folder are documents of the library."""
+    return int(
+        sql.execute(
+            "SELECT count(*) FROM published_documents "
+            "WHERE library = ? AND source > ? AND source < ?",
+            (str(ingest["library"]), *bounds(str(ingest["folder"]))),
+        ).get
+    )
+
+
+def _command(library: FollowedLibrary, metadata: Mapping[str, Any] | None, *, sync: bool) -> str:
+    """The command that syncs a library, or ingests a folder, in the same way."""
+    if sync:
+        return shlex.join(["sync", library.name])
+    words = ["ingest", library.root, "--library", library.name]
+    if library.pattern != EVERYTHING:
+        words += ["--pattern", library.pattern]
+    for each in library.ignore:
+        words += ["--ignore", each]
+    for key, value in (metadata or {}).items():
+        words += ["--metadata", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+    return shlex.join(words)

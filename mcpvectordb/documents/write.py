@@ -1,36 +1,84 @@
 """Write documents: prepared outside of any transaction, then written with all chunks in one.
 
-A long document is written in several (`documents.unpublished`), so that other writers never wait
-long; readers see all of it or nothing.
+A long document would keep other writers waiting, so it is written, and removed, in several. The
+table unpublished_documents hides it meanwhile: all readers go by the view published_documents,
+searches exclude its chunks, and one last row decides. A writer that died leaves a document that
+nobody publishes; the next writer removes it. Chunks are added and removed at the end, so what there
+is of a document is always a sound beginning of it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
+import os
+import sys
+import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
-
-import apsw
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import how_to_allow
-from mcpvectordb.documents.items import SHELF, DocumentItems, DocumentVersions, key_of
-from mcpvectordb.documents.overrides import DocumentChange, Overrides, encoded, of_keys, stored
-from mcpvectordb.documents.unpublished import NOTHING, UnpublishedDocuments
-from mcpvectordb.errors import DatabaseError, Exists, InvalidInput, NotFound, TooLarge, quoted
+from mcpvectordb.documents import rows
+from mcpvectordb.documents.items import (
+    SHELF,
+    DocumentChange,
+    DocumentItems,
+    Overrides,
+    encoded,
+    key_of,
+    of_keys,
+)
+from mcpvectordb.embedding import weights
+from mcpvectordb.embedding.catalogue import CATALOGUE
+from mcpvectordb.errors import (
+    Busy,
+    DatabaseError,
+    Exists,
+    InvalidInput,
+    NoText,
+    NotFound,
+    TooLarge,
+    Unwritable,
+    quoted,
+)
 from mcpvectordb.history.versions import LOCAL, Item, Version
-from mcpvectordb.index.chunks import ChunkIndex, NewChunks
+from mcpvectordb.index.chunks import NewChunks, active_model
 from mcpvectordb.index.spans import ItemText
-from mcpvectordb.index.spans import stored as stored_text
 from mcpvectordb.ingest.span import Span
-from mcpvectordb.records import Parsed, Source, Status
-from mcpvectordb.storage.file import File
+from mcpvectordb.metadata import storable
+from mcpvectordb.records import Document, Parsed, Source, Status
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
+from mcpvectordb.text.tokens import mostly_foreign
 
 FORMER_IDS = 20  # of a document that are kept
+# The carrier of the first has no wheel for Windows.
+MULTILINGUAL = "multilingual-e5-small" + ("-hub" if sys.platform == "win32" else "")
+_FIRST = 20  # documents whose language decides
+_NOTED = "multilingual_noted"
+_NOTHING: Mapping[int, bytes] = {}
+
+
+class Written(NamedTuple):
+    """What became of a document: its status, its key, and the document as it is stored now."""
+
+    status: Status
+    key: int
+    document: Document
+
+
+def _written(sql: Sql, places: Sequence[tuple[Status, int]]) -> list[Written]:
+    """What became of documents, by their statuses and keys; raises NotFound."""
+    found = rows.by_keys(sql, [key for _, key in places])
+    if any(key not in found for _, key in places):
+        raise NotFound("the document was deleted meanwhile")
+    return [Written(status, key, found[key]) for status, key in places]
 
 
 class PreparedDocument(NamedTuple):
@@ -38,8 +86,9 @@ class PreparedDocument(NamedTuple):
 
     `own` is the metadata of its source, `overrides` what people say of it; without them all fields
     are those of the version, its id too. `moved` is the key of a document whose id, creation time
-    and metadata it takes over. Without `replaces` it is not written where its source has another
-    text.
+    and metadata it takes over. A `duplicate` is written beside others of its source, and the one
+    that it takes over must be there. Without `replaces` it is not written where its source has
+    another text.
     """
 
     version: Version
@@ -47,6 +96,7 @@ class PreparedDocument(NamedTuple):
     own: Mapping[str, Any] = {}
     overrides: Overrides | None = None
     moved: int | None = None
+    duplicate: bool = False
     replaces: bool = True
 
     @property
@@ -60,33 +110,31 @@ class PreparedDocument(NamedTuple):
         return self.content.spans
 
 
-class DocumentWriter:
-    """Writes documents; one of more than `max_chunks` chunks is refused."""
+class DocumentWriter(DocumentItems):
+    """Writes documents, also as versions that come back; one of too many chunks is refused."""
 
-    def __init__(self, store: OpenStore, unpublished: UnpublishedDocuments) -> None:
-        self.store, self.unpublished, self.versions = store, unpublished, unpublished.versions
+    def __init__(self, store: OpenStore) -> None:
+        self.store, self.unpublished = store, UnpublishedDocuments(store)
         self._file, self._encoder, self._index = store.file, store.encoder, store.documents
+        self._history = store.history
 
     def prepare(
         self,
-        source: Source,
-        parsed: Parsed,
-        *,
-        hash: str,
+        given: GivenText,
         library: str,
-        given: Mapping[str, Any] | None = None,
-        title: str | None = None,
+        *,
         moved: int | None = None,
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
-        created_at: str = "",
+        duplicate: bool = False,
         replaces: bool = True,
     ) -> PreparedDocument:
-        """The document for `write`: metadata checked, text split into chunks, raw bytes dropped.
+        """A document for `write_all`: metadata checked, text split into chunks, raw bytes dropped.
 
         Raises TooLarge for a text that makes too many chunks.
         """
-        said = Overrides(title or "", of_keys(given or (), given or {}))
+        source, keys, title = given.source, given.said.keys or {}, given.said.title
+        parsed, said = given.parse(), Overrides(title or "", of_keys(keys, keys))
         metadata.encode(said.over(parsed.metadata))  # refuses what cannot be stored
         default_size, default_overlap = self._encoder.ensure_model()
         spans = self._split(
@@ -97,27 +145,21 @@ class DocumentWriter:
         )
         fields = {
             "title": title or parsed.title,
-            "hash": hash,
+            "hash": given.hash,
             "file_type": source.file_type,
             "size": len(source.raw),
-            "created_at": created_at,
-            LOCAL: {
-                "modified": source.modified,
-                "etag": source.etag,
-                "mtime_ns": source.mtime_ns,
-            },
+            "created_at": given.created_at,
+            LOCAL: {name: getattr(source, name) for name in ("modified", "etag", "mtime_ns")},
         }
         version = Version(Item(SHELF, library, source.source), 0, fields)
         content = ItemText(parsed.text, spans)
-        return PreparedDocument(version, content, parsed.metadata, said, moved, replaces)
+        return PreparedDocument(version, content, parsed.metadata, said, moved, duplicate, replaces)
 
     def _split(self, parsed: Parsed, source: str, size: int, overlap: int) -> list[Span]:
         from mcpvectordb.ingest import chunking
 
-        starts, most = (
-            self._encoder.tokens().token_starts(parsed.text),
-            self.store.config.max_chunks,
-        )
+        starts = self._encoder.tokens().token_starts(parsed.text)
+        most = self.store.config.max_chunks
         if len(starts) <= most * size:  # otherwise splitting would only take time and memory
             spans = chunking.split(
                 parsed.text,
@@ -135,72 +177,32 @@ class DocumentWriter:
             f"{how_to_allow('max_chunks')}, or divide it into several documents"
         )
 
-    def write(self, prepared: PreparedDocument, *, duplicate: bool = False) -> tuple[Status, int]:
-        """Write a document in place of those with its source; its status and key.
+    def write_all(self, documents: Sequence[PreparedDocument]) -> list[Written]:
+        """Write documents in place of those with their source, in their order.
 
-        It keeps what people said of the newest of those. With `duplicate` they stay.
+        A document keeps what people said of the newest of those. Short ones that follow each other
+        are written in one transaction, a long one in slices. Call it outside of any transaction.
         """
-        return self.write_all([prepared], duplicate=duplicate)[0]
-
-    def say(self, key: int, change: DocumentChange) -> tuple[Status, int]:
-        """Make a change of what people say of a document; "updated" or "skipped", and its key.
-
-        A new title is kept first and then written, with the text, as a document of its own in the
-        place of this one: a long one takes several transactions. The next call finishes that.
-        """
-        if change == DocumentChange():
-            return "skipped", key
-        with self.versions.history.change("update"):
-            with self._file.writing() as sql:
-                changed, title = update(sql, self._index, self.versions, key, change)
-            if title:
-                return "updated", self.retitle(key, title)
-        return "updated" if changed else "skipped", key
-
-    def retitle(self, key: int, title: str) -> int:
-        """Write a document again under another title, which is indexed and embedded; its new key.
-
-        It keeps its id and creation time. Raises NotFound if it was changed or deleted meanwhile.
-        """
-        with self._file.reading(limited=False) as sql:
-            found = DocumentItems.by_key(sql, key)
-            content = stored_text(sql, self._index.chunks, key)
-        if found is None:
-            raise NotFound(_CHANGED)
-        again = found._replace(fields={**(found.fields or {}), "title": title})
-        # A duplicate of the document that it takes over, which must still be there.
-        prepared = PreparedDocument(again, content, overrides=Overrides(title), moved=key)
-        return self.write(prepared, duplicate=True)[1]
-
-    def write_all(
-        self, documents: Sequence[PreparedDocument], *, duplicate: bool = False
-    ) -> list[tuple[Status, int]]:
-        """Write documents as `write` does, in their order.
-
-        Short ones that follow each other are written in one transaction, a long one in slices. Call
-        it outside of any transaction.
-        """
-        done: list[tuple[Status, int]] = []
+        done: list[Written] = []
         for long, some in itertools.groupby(
             documents, lambda each: len(self.unpublished.slices(each.spans)) > 1
         ):
             if long:
-                done += [self._write_long(each, duplicate) for each in some]
+                done += [self._write_long(each) for each in some]
                 continue
-            with self._file.writing() as sql:
+            with self.unpublished.writing() as sql:
                 replaced: list[int] = []
                 new: list[NewChunks] = []
-                done += [self._write_short(sql, each, duplicate, replaced, new) for each in some]
-                self._index.put_all(sql, new)
+                places = [self._write_short(sql, each, replaced, new) for each in some]
+                self._index.put(sql, new)
                 self.unpublished.withdraw(sql, replaced)
-        self.unpublished.clean()
+                done += _written(sql, places)
         return done
 
     def _write_short(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         document: PreparedDocument,
-        duplicate: bool,
         replaced: list[int],
         new: list[NewChunks],
     ) -> tuple[Status, int]:
@@ -208,42 +210,38 @@ class DocumentWriter:
 
         Adds those that it replaces and its chunks, which the caller must withdraw and put.
         """
-        old: list[int] = []
-        if not duplicate:
-            old, known = self._with_source_of(sql, document)
-            if known is not None:  # another process has written it meanwhile
-                return "skipped", known
+        old, known = _of_source(sql, document)
+        if known is not None:  # another process has written it meanwhile
+            return "skipped", known
         document = _with_overrides(sql, document, old)
-        key = _insert(sql, document, self.versions.history.stamp(sql), duplicate)
+        key = _insert(sql, document, self._history.stamp(sql))
         new.append(NewChunks(key, document.title, document.content.text, document.spans))
         same = _of_item(sql, document, key)
         if old or same or document.moved is not None:
-            self._index.put_all(sql, new)  # the history keeps texts, which may be among them
+            self._index.put(sql, new)  # the history keeps texts, which may be among them
             new.clear()
-        _keep_ids(sql, old, key)
-        replaced += [*old, *same, *self._take_over(sql, key, document.moved, duplicate)]
-        if document.overrides is None:
-            self._adopt(sql, key, document.version, same)
+        replaced += self._take_place(sql, key, document, old, same)
         return "replaced" if old else "indexed", key
 
-    def _write_long(self, document: PreparedDocument, duplicate: bool) -> tuple[Status, int]:
+    def _write_long(self, document: PreparedDocument) -> Written:
         """Write a document slice by slice, each in a transaction; the last one publishes it."""
-        if not duplicate and (known := self._known(document)) is not None:
-            return "skipped", known
         key = 0
         try:
             with self._file.writing() as sql:
-                old = [] if duplicate else self._with_source_of(sql, document)[0]
+                old, known = _of_source(sql, document)
+                if known is not None:
+                    return _written(sql, [("skipped", known)])[0]
                 document = _with_overrides(sql, document, old)
-                key = _insert(sql, document, 0, duplicate)  # `publish` gives it a stamp
+                key = _insert(sql, document, 0)  # `publish` gives it a stamp
                 self.unpublished.begin(sql, key)
             for first, spans in self.unpublished.slices(document.spans):
                 with self._file.writing() as sql:
                     self.unpublished.renew(sql, key)
-                    self._index.put(sql, key, document.title, document.content.text, spans, first)
+                    new = NewChunks(key, document.title, document.content.text, spans, first)
+                    self._index.put(sql, [new])
             packed = self.unpublished.pack_long([*old, *filter(None, [document.moved])])
-            with self._file.writing() as sql:
-                return self._publish(sql, key, document, duplicate, packed)
+            with self.unpublished.writing() as sql:
+                return _written(sql, [self._publish(sql, key, document, packed)])[0]
         except BaseException:
             with contextlib.suppress(DatabaseError):  # the lease ends by itself
                 self.unpublished.give_up(key)
@@ -251,84 +249,186 @@ class DocumentWriter:
             raise
 
     def _publish(
-        self,
-        sql: apsw.Connection,
-        key: int,
-        document: PreparedDocument,
-        duplicate: bool,
-        packed: Mapping[int, bytes],
+        self, sql: Sql, key: int, document: PreparedDocument, packed: Mapping[int, bytes]
     ) -> tuple[Status, int]:
         """Show a document that was written in slices instead of those with its source."""
         self.unpublished.renew(sql, key)
-        old: list[int] = []
-        if not duplicate:
-            old, known = self._with_source_of(sql, document)
-            if known is not None:
-                self.unpublished.give_up(key)
-                return "skipped", known
+        old, known = _of_source(sql, document)
+        if known is not None:
+            self.unpublished.give_up(key)
+            return "skipped", known
         self.unpublished.publish(sql, key)
-        _keep_ids(sql, old, key)
-        taken_over = self._take_over(sql, key, document.moved, duplicate, packed)
-        if taken_over:
-            self._index.record_everything(sql)  # what is in memory has its own metadata
         same = _of_item(sql, document, key)
-        if document.overrides is None:
-            self._adopt(sql, key, document.version, same)
-        self.unpublished.withdraw(sql, [*old, *taken_over, *same], packed)
+        replaced = self._take_place(sql, key, document, old, same, packed)
+        if document.moved in replaced:
+            self._index.record_everything(sql)  # what is in memory has its own metadata
+        self.unpublished.withdraw(sql, replaced, packed)
         return "replaced" if old else "indexed", key
 
-    def _known(self, document: PreparedDocument) -> int | None:
-        item, fields = document.version.item, document.version.fields or {}
-        return self.known(item.name, item.place, fields["hash"])
+    def _take_place(
+        self,
+        sql: Sql,
+        key: int,
+        document: PreparedDocument,
+        old: Sequence[int],
+        same: Sequence[int],
+        packed: Mapping[int, bytes] = _NOTHING,
+    ) -> list[int]:
+        """Give a document that was written the ids of those in whose place it is.
 
-    def known(self, source: str, library: str, hash: str) -> int | None:
-        """The key of the document with this source and content in a library; None without one."""
-        return self.known_all(library, [(source, hash)])[0]
+        These are `old`, of its source, `same`, of the item that it is a version of, and the one
+        that it takes over, if it is still there. The caller must withdraw what is returned.
+        """
+        _keep_ids(sql, old, key)
+        replaced, moved = [*old, *same], document.moved
+        if moved is not None and self._take_over(sql, key, moved, document.duplicate, packed):
+            replaced.append(moved)
+        if document.overrides is None:
+            self._adopt(sql, key, document.version, same)
+        return replaced
 
-    def known_all(self, library: str, contents: Iterable[tuple[str, str]]) -> list[int | None]:
-        """As `known`, for each pair of a source and the hash of its content."""
+    def known(self, library: str, contents: Iterable[tuple[str, str]]) -> list[Written | None]:
+        """What is stored of each pair of a source and the hash of its content, "skipped"."""
         wanted = list(contents)
         with self._file.reading(limited=False) as sql:
-            rows: list[Any] = sql.execute(
-                "SELECT source, hash, min(key) FROM published_documents WHERE library = ? "
-                "AND source IN (SELECT value FROM json_each(?)) GROUP BY source, hash",
-                (library, json.dumps([source for source, _ in wanted])),
-            ).fetchall()
-        found = {(source, hash): key for source, hash, key in rows}
-        return [found.get(each) for each in wanted]
-
-    def _with_source_of(
-        self, sql: apsw.Connection, document: PreparedDocument
-    ) -> tuple[list[int], int | None]:
-        """The keys of the documents of a source, and of the first that has the same content.
-
-        Raises Exists if there are some that are not to be replaced.
-        """
-        rows: list[Any] = sql.execute(
-            "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? "
-            "ORDER BY key",
-            document.version.item[1:3],
-        ).fetchall()
-        wanted = (document.version.fields or {})["hash"]
-        same = next((key for key, hash in rows if hash == wanted), None)
-        if rows and same is None and not document.replaces:
-            raise Exists(
-                f"the library {quoted(document.version.item.place)} has another text named "
-                f"{quoted(document.version.item.name)}: give this one another name, or let it "
-                "replace the other"
+            found = rows.selected(
+                sql,
+                "d.library = ? AND d.source IN (SELECT value FROM json_each(?)) "
+                "ORDER BY d.key DESC",  # so that of several the first one counts
+                library,
+                json.dumps([source for source, _ in wanted]),
             )
-        return [key for key, _ in rows], same
+        by_content = {
+            (each.source, each.hash): Written("skipped", key, each) for key, each in found.items()
+        }
+        return [by_content.get(each) for each in wanted]
 
-    def restore(self, versions: Sequence[tuple[Version, ItemText]]) -> None:
-        """Write versions that were checked in place of what is there of their items."""
-        self.write_all([PreparedDocument(*each) for each in versions], duplicate=True)
+    def say(self, key: int, change: DocumentChange) -> Written:
+        """Make a change of what people say of a document, which is "updated" or "skipped".
 
-    def _adopt(self, sql: apsw.Connection, key: int, version: Version, old: Sequence[int]) -> None:
+        A new title is kept first and then written, with the text, as a document of its own in the
+        place of this one: a long one takes several transactions. The next call finishes that.
+        """
+        with self._history.change("update"):
+            with self._file.writing() as sql:
+                changed, title = self.update(sql, key, change)
+                found = DocumentItems.by_key(sql, key)
+                done = _written(sql, [("updated" if changed else "skipped", key)])[0]
+                if not title or found is None:
+                    return done
+                content = self.stored(sql, key)
+            # Written as a duplicate of the document that it takes over, which must still be there:
+            # so it keeps its id and creation time.
+            again = found._replace(fields={**(found.fields or {}), "title": title})
+            prepared = PreparedDocument(
+                again, content, overrides=Overrides(title), moved=key, duplicate=True
+            )
+            return self.write_all([prepared])[0]._replace(status="updated")
+
+    def update(self, sql: Sql, key: int, change: DocumentChange) -> tuple[bool, str]:
+        """Change a document's row; whether that changed anything, and the title to write it under.
+
+        That is "" if it has this title, and if the document was deleted meanwhile. Raises
+        InvalidInput if a document with its source is in the other library.
+        """
+        row = sql.execute(
+            "SELECT library, source, title, metadata FROM published_documents WHERE key = ?", (key,)
+        ).fetchone()
+        if row is None:
+            return False, ""
+        library, source, title, before = row
+        given = Overrides.stored(sql, key)
+        now, said = _changed(metadata.decode(before), given, change)
+        after = (change.library or library, metadata.encode(now))
+        then = given.then(Overrides(change.title or "", said))
+        changed = after != (library, before)
+        if after[0] != library:
+            other = sql.execute(
+                "SELECT id FROM published_documents WHERE library = ? AND source = ?",
+                (after[0], source),
+            ).get
+            if other:
+                raise InvalidInput(
+                    f"the library {quoted(after[0])} already has a document of {quoted(source)} "
+                    f"({other}); delete one of the two first"
+                )
+        if changed or then != given:
+            with self.unpublished.changing(sql, key) as stamp:
+                sql.execute(
+                    "UPDATE documents SET library = ?, metadata = ?, given = ?, stamp = ? "
+                    "WHERE key = ?",
+                    (*after, then.encode(), stamp, key),
+                )
+        if changed:
+            self._index.touch(sql, key)
+        return changed, change.title if change.title and change.title != title else ""
+
+    def write_texts(
+        self, given: Sequence[GivenText], library: str, *, replaces: bool = True
+    ) -> Iterator[list[Written]]:
+        """Write texts in short transactions; what became of each batch when it is stored.
+
+        Of those that are known, only what people say of them is stored. Without `replaces` one
+        whose source has another text raises Exists.
+        """
+        tuning = self.store.tuning
+        for start in range(0, len(given), tuning.documents_per_write):
+            texts = given[start : start + tuning.documents_per_write]
+            batch: list[tuple[DocumentChange, PreparedDocument | Written]] = []
+            chunks = 0
+            known = self.known(library, [(text.source.source, text.hash) for text in texts])
+            for text, stored in zip(texts, known, strict=True):
+                document = stored or self.prepare(text, library, replaces=replaces)
+                batch.append((text.said, document))
+                chunks += 0 if isinstance(document, Written) else len(document.spans)
+                if chunks >= tuning.chunks_per_write:
+                    yield self._write_batch(batch)
+                    batch, chunks = [], 0
+            if batch:
+                yield self._write_batch(batch)
+
+    def _write_batch(
+        self, batch: Sequence[tuple[DocumentChange, PreparedDocument | Written]]
+    ) -> list[Written]:
+        """Write documents, and what is said of those that were there."""
+        new = [each for _, each in batch if isinstance(each, PreparedDocument)]
+        written = iter(self.write_all(new))
+        done = []
+        for said, each in batch:
+            stored = each if isinstance(each, Written) else next(written)
+            if stored.status == "skipped" and said != DocumentChange():
+                stored = self.say(stored.key, said)
+            done.append(stored)
+        return done
+
+    def restore_all(self, versions: Sequence[tuple[Version, ItemText]]) -> None:
+        """Write versions that were checked in place of what is there of their items.
+
+        Their embeddings are made again where none is known.
+        """
+        self.write_all([PreparedDocument(*each, duplicate=True) for each in versions])
+
+    def restore(self, version: Version, content: ItemText) -> None:
+        """Write a version as the present one."""
+        self.restore_all([(version, content)])
+
+    def remove(self, item: Item) -> None:
+        """Delete a document, if it is there."""
+
+        def present(sql: Sql, _: Sequence[int] = ()) -> list[int]:
+            found = self.find(sql, item)
+            return [key_of(found)] if found else []
+
+        with self._file.reading(limited=False) as sql:
+            keys = present(sql)
+        self.unpublished.withdraw_all(keys, present)
+
+    def _adopt(self, sql: Sql, key: int, version: Version, old: Sequence[int]) -> None:
         """Give a document the id of the version that it is made of, if no other one has it.
 
         `old` are the documents of the same item, which the caller must withdraw.
         """
-        self.versions.keep_whole(sql, old)
+        self.unpublished.keep_whole(sql, old)
         _keep_ids(sql, old, key)
         id = version.local["id"]
         for each in old:
@@ -344,19 +444,12 @@ class DocumentWriter:
         )
 
     def _take_over(
-        self,
-        sql: apsw.Connection,
-        key: int,
-        moved: int | None,
-        required: bool,
-        packed: Mapping[int, bytes] = NOTHING,
-    ) -> list[int]:
-        """Give the identity of the document `moved` to another; it, if it is still there.
+        self, sql: Sql, key: int, moved: int, required: bool, packed: Mapping[int, bytes]
+    ) -> bool:
+        """Give the identity of the document `moved` to another; whether it was still there.
 
         Raises NotFound if it is `required` and is not there.
         """
-        if moved is None:
-            return []
         identity = sql.execute(
             "SELECT id, created_at, metadata, given, CASE ? WHEN 1 THEN twin ELSE '' END "
             "FROM published_documents WHERE key = ?",
@@ -364,9 +457,9 @@ class DocumentWriter:
         ).fetchone()
         if not identity:
             if required:
-                raise NotFound(_CHANGED)
-            return []
-        self.versions.keep_whole(sql, [moved], packed)  # with its own id
+                raise NotFound("the document was changed or deleted meanwhile")
+            return False
+        self.unpublished.keep_whole(sql, [moved], packed)  # with its own id
         sql.execute("UPDATE documents SET id = ? WHERE key = ?", (_new_id(), moved))
         sql.execute(
             "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ?, twin = ? "
@@ -374,50 +467,263 @@ class DocumentWriter:
             (*identity, key),
         )
         sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, moved))
-        return [moved]
+        return True
 
 
-class RestoredDocuments(DocumentItems):
-    """The documents of a file, of which versions come back."""
+class UnpublishedDocuments:
+    """The table unpublished_documents of a file; methods with `sql` work in its transaction."""
 
-    def __init__(
-        self, file: File, writer: DocumentWriter, unpublished: UnpublishedDocuments
-    ) -> None:
-        self._file, self._writer, self.unpublished = file, writer, unpublished
+    def __init__(self, store: OpenStore) -> None:
+        self._file, self._index, self._tuning = store.file, store.documents, store.tuning
+        self._history = store.history
 
-    def restore(self, version: Version, content: ItemText) -> None:
-        """Write a version as the present one; its embeddings are made again where none is known."""
-        self._writer.restore([(version, content)])
+    def slices(self, spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
+        """The spans that one transaction may write each, with the position of the first."""
+        found: list[tuple[int, list[Span]]] = []
+        characters = 0
+        for position, span in enumerate(spans):
+            characters += span.end - span.start
+            if (
+                not found
+                or len(found[-1][1]) == self._tuning.slice_chunks
+                or characters > self._tuning.slice_characters
+            ):
+                found.append((position, []))
+                characters = span.end - span.start
+            found[-1][1].append(span)
+        return found
 
-    def remove(self, item: Item) -> None:
-        """Delete a document, if it is there."""
-        with self._file.reading(limited=False) as sql:
-            found = self.find(sql, item)
-        packed = self.unpublished.pack_long([key_of(found)] if found else [])
+    def begin(self, sql: Sql, key: int) -> None:
+        """Hide a document that this process is about to write, until it is published."""
+        sql.execute(
+            "INSERT INTO unpublished_documents (document, process, leased) VALUES (?, ?, ?)",
+            (key, this_process(), time.time() + self._tuning.writer_seconds),
+        )
+
+    def renew(self, sql: Sql, key: int) -> None:
+        """Keep others from removing a document for some more time; raises Busy if they have begun.
+
+        They have if this process stood still for so long that it seemed to have ended.
+        """
+        sql.execute(
+            "UPDATE unpublished_documents SET leased = ? WHERE document = ? AND leased > 0",
+            (time.time() + self._tuning.writer_seconds, key),
+        )
+        if not sql.changes():
+            raise Busy(
+                "this process was interrupted for so long that others have removed what it had "
+                "written of the document; nothing was changed: ingest it again"
+            )
+
+    def publish(self, sql: Sql, key: int) -> None:
+        """Show a complete document to all readers."""
+        sql.execute("DELETE FROM unpublished_documents WHERE document = ?", (key,))
+        stamp = self._history.stamp(sql)
+        sql.execute("UPDATE documents SET stamp = ? WHERE key = ?", (stamp, key))
+
+    def give_up(self, key: int) -> None:
+        """Let the document that this process was writing be removed."""
         with self._file.writing() as sql:
-            found = self.find(sql, item)
-            self.unpublished.withdraw(sql, [key_of(found)] if found else [], packed)
-        self.unpublished.clean()
+            sql.execute("UPDATE unpublished_documents SET leased = 0 WHERE document = ?", (key,))
+
+    def pack_long(self, keys: Sequence[int]) -> dict[int, bytes]:
+        """What the history will keep of long documents: packed here, before `withdraw`.
+
+        Of short ones it is packed in the transaction, which takes less than removing them.
+        """
+        with self._file.reading(limited=False) as sql:
+            found = (DocumentItems.by_key(sql, key) for key in keys)
+            return {
+                key_of(each): DocumentItems.body(sql, each)
+                for each in found
+                if each is not None and (each.fields or {})["chunks"] > self._tuning.slice_chunks
+            }
+
+    @contextlib.contextmanager
+    def changing(self, sql: Sql, key: int) -> Iterator[int]:
+        """Keep a document as it is before its row is changed in this block, to have this stamp.
+
+        In another library, or with another source, it is another item: the old one is deleted.
+        """
+        found = DocumentItems.by_key(sql, key)
+        if found is not None:
+            self._history.keep(sql, found)
+        yield self._history.stamp(sql)
+        after = DocumentItems.by_key(sql, key)
+        if found is not None and (after is None or after.item != found.item):
+            self._bury_missing(sql, [found.item])
+
+    def keep_whole(
+        self, sql: Sql, keys: Iterable[int], packed: Mapping[int, bytes] = _NOTHING
+    ) -> list[Item]:
+        """Keep documents with their texts, before they are removed; returns what they are."""
+        found = [each for key in keys if (each := DocumentItems.by_key(sql, key)) is not None]
+        for each in found if self._history.keeps(sql) else ():
+            body = packed.get(key_of(each))
+            if body is None and not self._history.has_body(sql, each.body):
+                body = DocumentItems.body(sql, each)
+            self._history.keep(sql, each, body)
+        return [each.item for each in found]
+
+    def _bury_missing(self, sql: Sql, items: Iterable[Item]) -> None:
+        """Note of those items that are not there any more that they were deleted."""
+        for item in items:
+            if DocumentItems.find(sql, item) is None:
+                self._history.bury(sql, item)
+
+    def withdraw(
+        self, sql: Sql, keys: Sequence[int], packed: Mapping[int, bytes] = _NOTHING
+    ) -> None:
+        """Remove documents with their chunks.
+
+        The history keeps them. Readers see nothing of them from this transaction on. If there are
+        many chunks, `clean` must remove them afterwards.
+        """
+        keys = list(dict.fromkeys(keys))
+        items = self.keep_whole(sql, keys, packed)
+        chunks = sum(self._index.count(sql, key) for key in keys)
+        if chunks <= self._tuning.slice_chunks:
+            self._remove(sql, keys)
+        else:
+            sql.executemany(
+                "INSERT INTO unpublished_documents (document, process, leased) VALUES (?, '', 0)",
+                ((key,) for key in keys),
+            )
+        self._bury_missing(sql, items)
+
+    def withdraw_all(
+        self, keys: Sequence[int], still: Callable[[Sql, Sequence[int]], list[int]]
+    ) -> int:
+        """Remove documents in short transactions; how many.
+
+        `still` says in the transaction which of some are to be removed. There is one transaction
+        even without any: a reader raises ReadOnly, and what others left over is cleaned up.
+        """
+        removed, most = 0, self._tuning.removals_per_write
+        for start in range(0, max(1, len(keys)), most):
+            batch = keys[start : start + most]
+            packed = self.pack_long(batch)
+            with self.writing() as sql:
+                some = still(sql, batch)
+                self.withdraw(sql, some, packed)
+            removed += len(some)
+        return removed
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Sql]:
+        """A write transaction, after which `clean` removes what it and others have left over."""
+        with self._file.writing() as sql:
+            yield sql
+            left = any(self._left_over(sql))
+        if left:
+            self.clean()
+
+    def clean(self) -> None:
+        """Remove what nobody is writing, in short transactions.
+
+        What cannot be removed now stays invisible, and the next writer tries again.
+        """
+        with contextlib.suppress(Busy, Unwritable):
+            with self._file.reading(limited=False) as sql:
+                abandoned, steps = self._left_over(sql)
+            while abandoned:
+                with self._file.writing() as sql:
+                    self._remove_slice(sql)
+                    abandoned, steps = self._left_over(sql)
+            for _ in range(steps):
+                with self._file.writing() as sql:
+                    if not self._index.merge(sql):
+                        break
+
+    def _left_over(self, sql: Sql) -> tuple[list[int], int]:
+        """The documents that no process is writing any more, and how many parts of the keyword
+        index are to be merged because of what was removed.
+        """
+        return list(self._abandoned(sql)), self._index.merge_steps(sql)
+
+    def _remove(self, sql: Sql, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._index.remove(sql, key)
+            sql.execute("DELETE FROM documents WHERE key = ?", (key,))
+
+    def _remove_slice(self, sql: Sql) -> None:
+        """Remove documents until as many chunks are removed as one transaction may."""
+        left = self._tuning.slice_chunks
+        for key in list(self._abandoned(sql)):
+            removed = self._index.remove(sql, key, left)
+            left -= removed
+            if not left:
+                # Its writer, if there is one after all, gives up when it sees this.
+                sql.execute(
+                    "UPDATE unpublished_documents SET leased = 0 WHERE document = ?", (key,)
+                )
+                return
+            sql.execute("DELETE FROM documents WHERE key = ?", (key,))
+
+    def _abandoned(self, sql: Sql) -> Iterator[int]:
+        """The documents that no process is writing any more."""
+        # A lease that ends later than a new one would is invalid: the clock was set back.
+        now = time.time()
+        for key, process, leased in sql.execute(
+            "SELECT document, process, leased FROM unpublished_documents ORDER BY document"
+        ):
+            if not now <= leased <= now + self._tuning.writer_seconds or has_ended(process):
+                yield key
+
+    def remove_all(self, sql: Sql) -> None:
+        """Remove all unpublished documents; for a copy, in which nobody goes on writing them."""
+        keys = [int(key) for (key,) in sql.execute("SELECT document FROM unpublished_documents")]
+        self._remove(sql, keys)
+
+    # The interface for `compact`, `rebuild` and `check`, as every index has it.
+
+    def optimize(self, sql: Sql) -> None:
+        """Remove what nobody is writing."""
+        self._remove(sql, list(self._abandoned(sql)))
+
+    def rebuild(self, sql: Sql) -> None:
+        """Nothing: this is no index."""
+
+    def problems(self, sql: Sql) -> Iterator[str]:
+        """Nothing: an unpublished document is no problem, and its chunks are checked like all."""
+        return iter(())
 
 
-_CHANGED = "the document was changed or deleted meanwhile"
+def _of_source(sql: Sql, document: PreparedDocument) -> tuple[list[int], int | None]:
+    """The keys of the documents of a source, and of the first that has the same content.
+
+    A duplicate stays beside them: none count. Raises Exists if some are not to be replaced.
+    """
+    if document.duplicate:
+        return [], None
+    _, library, source, _ = document.version.item
+    stored: list[Any] = sql.execute(
+        "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? ORDER BY key",
+        (library, source),
+    ).fetchall()
+    wanted = (document.version.fields or {})["hash"]
+    same = next((key for key, hash in stored if hash == wanted), None)
+    if stored and same is None and not document.replaces:
+        raise Exists(
+            f"the library {quoted(library)} has another text named {quoted(source)}: give this "
+            "one another name, or let it replace the other"
+        )
+    return [key for key, _ in stored], same
 
 
-def _with_overrides(
-    sql: apsw.Connection, prepared: PreparedDocument, replaced: list[int]
-) -> PreparedDocument:
+def _with_overrides(sql: Sql, prepared: PreparedDocument, replaced: list[int]) -> PreparedDocument:
     """The document with what people said of the one that it replaces or takes over."""
     if prepared.overrides is None:
         return prepared
     given, fields = prepared.overrides, prepared.version.fields or {}
     if before := prepared.moved or (replaced[-1] if replaced else None):
-        given = stored(sql, before, prepared.own).then(given)
+        given = Overrides.stored(sql, before, prepared.own).then(given)
     said = {"title": given.title or fields["title"], "given": given.encode()}
     said["metadata"] = encoded(given.over(prepared.own))
     return prepared._replace(version=prepared.version._replace(fields={**fields, **said}))
 
 
-def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
+def _keep_ids(sql: Sql, replaced: Sequence[int], key: int) -> None:
     """Let the ids of documents that are replaced lead to the one that takes their place."""
     for each in replaced:
         sql.execute("UPDATE former_ids SET document = ? WHERE document = ?", (key, each))
@@ -434,18 +740,15 @@ def _keep_ids(sql: apsw.Connection, replaced: Sequence[int], key: int) -> None:
         )
 
 
-def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: bool) -> int:
-    """Insert the row of a document, with a new id; a twin is written beside others of its source.
-
-    A version is the twin that it was.
-    """
+def _insert(sql: Sql, prepared: PreparedDocument, stamp: int) -> int:
+    """Insert the row of a document, with a new id; a version is the twin that it was."""
     (_, library, source, own_twin), id = prepared.version.item, _new_id()
     fields, local = prepared.version.fields or {}, prepared.version.local
     columns = {
         "id": id,
         "library": library,
         "source": source,
-        "twin": own_twin if prepared.overrides is None else id if twin else "",
+        "twin": own_twin if prepared.overrides is None else id if prepared.duplicate else "",
         "stamp": stamp,
         **{name: fields[name] for name in ("title", "hash", "file_type", "size")},
         "created_at": fields["created_at"] or dates.now(),
@@ -459,7 +762,7 @@ def _insert(sql: apsw.Connection, prepared: PreparedDocument, stamp: int, twin: 
     return sql.last_insert_rowid()
 
 
-def _of_item(sql: apsw.Connection, document: PreparedDocument, key: int) -> list[int]:
+def _of_item(sql: Sql, document: PreparedDocument, key: int) -> list[int]:
     """The keys of other documents that are the same item as a version that comes back."""
     if document.overrides is not None:
         return []
@@ -473,43 +776,6 @@ def _of_item(sql: apsw.Connection, document: PreparedDocument, key: int) -> list
 
 def _new_id() -> str:
     return str(uuid.uuid4())
-
-
-def update(
-    sql: apsw.Connection,
-    index: ChunkIndex,
-    versions: DocumentVersions,
-    key: int,
-    change: DocumentChange,
-) -> tuple[bool, str]:
-    """Change a document's row; whether that changed anything, and the title to write it under.
-
-    That is "" if it has this title, and if the document was deleted meanwhile. Raises InvalidInput
-    if a document with its source is in the other library.
-    """
-    row = sql.execute(
-        "SELECT library, source, title, metadata FROM published_documents WHERE key = ?", (key,)
-    ).fetchone()
-    if row is None:
-        return False, ""
-    library, source, title, before = row
-    given = stored(sql, key)
-    now, said = _changed(metadata.decode(before), given, change)
-    after = (change.library or library, metadata.encode(now))
-    then = given.then(Overrides(change.title or "", said))
-    changed = after != (library, before)
-    if after[0] != library:
-        _refuse_second(sql, after[0], source)
-    if changed or then != given:
-        with versions.changing(sql, key) as stamp:
-            sql.execute(
-                "UPDATE documents SET library = ?, metadata = ?, given = ?, stamp = ? "
-                "WHERE key = ?",
-                (*after, then.encode(), stamp, key),
-            )
-    if changed:
-        index.touch(sql, key)
-    return changed, change.title if change.title and change.title != title else ""
 
 
 def _changed(
@@ -526,12 +792,166 @@ def _changed(
     return now, of_keys(keys, now)
 
 
-def _refuse_second(sql: apsw.Connection, library: str, source: str) -> None:
-    other = sql.execute(
-        "SELECT id FROM published_documents WHERE library = ? AND source = ?", (library, source)
-    ).fetchone()
-    if other:
-        raise InvalidInput(
-            f"the library {quoted(library)} already has a document of {quoted(source)} "
-            f"({other[0]}); delete one of the two first"
+class GivenText(NamedTuple):
+    """A source that can be stored, its hash, and what people say of it.
+
+    `created_at` is "" for a document that is new, `parsed` None for a text that callers give
+    instead of a file: it is parsed in this process.
+    """
+
+    source: Source
+    hash: str
+    said: DocumentChange
+    created_at: str = ""
+    parsed: Parsed | None = None
+
+    def parse(self) -> Parsed:
+        """The text as code, if its source has the name of a code file, or else as Markdown."""
+        if self.parsed is not None:
+            return self.parsed
+        from mcpvectordb.ingest import formats
+        from mcpvectordb.ingest.formats.text import parse_code, parse_markdown
+
+        written_in = formats.by_name(self.source.name)
+        if written_in is formats.CODE:
+            return parse_code(self.source)
+        return parse_markdown(self.source)
+
+
+def checked_text(
+    text: str, source: str, title: str | None, given: Mapping[str, Any] | None, max_bytes: int
+) -> GivenText:
+    """A text with its source, title and metadata; refuses what cannot be stored."""
+    storable(text, "text")
+    storable(source, "source", blank=False)
+    if not text.strip():
+        raise NoText(f"the text of {quoted(source)} is blank: there is nothing to search in it")
+    raw = text.encode()
+    if len(raw) > max_bytes:
+        raise TooLarge(
+            f"the text of {quoted(source)} is {len(raw):,} bytes; at most {max_bytes:,} are "
+            f"ingested {how_to_allow('max_source_bytes')}"
         )
+    metadata.encode(given)
+    named = None if title is None else storable(title, "title", blank=False)
+    path = PurePosixPath(source)
+    return GivenText(
+        Source(
+            source=source,
+            name=path.name or source,
+            raw=raw,
+            file_type=path.suffix[1:].lower() or "unknown",
+            media_type="text/plain; charset=utf-8",  # nothing is to be guessed
+        ),
+        hashlib.sha256(raw).hexdigest(),
+        DocumentChange(keys=given or None, title=named),
+    )
+
+
+def checked_texts(
+    texts: Iterable[str],
+    sources: Iterable[str],
+    titles: Sequence[str | None] | None,
+    metadatas: Sequence[Mapping[str, Any] | None] | None,
+    max_bytes: int,
+) -> list[GivenText]:
+    """Texts with as many different sources and, where they are given, titles and metadata."""
+    if isinstance(texts, str) or isinstance(sources, str):
+        raise InvalidInput("texts and sources must be lists of strings, not one string")
+    bodies, names = list(texts), list(sources)
+    for what, count in (
+        ("sources", len(names)),
+        ("titles", len(bodies if titles is None else titles)),
+        ("metadata", len(bodies if metadatas is None else metadatas)),
+    ):
+        if count != len(bodies):
+            raise InvalidInput(f"there are {len(bodies)} texts, but {count} {what}")
+    nothing = [None] * len(bodies)
+    given = [
+        checked_text(*each, max_bytes)
+        for each in zip(bodies, names, titles or nothing, metadatas or nothing, strict=True)
+    ]
+    [(most, count)] = Counter(names).most_common(1) or [("", 0)]
+    if count > 1:
+        raise InvalidInput(
+            f"the source {quoted(most)} is given {count} times: each text needs its own"
+        )
+    return given
+
+
+def read_by(reader: Callable[[Source], str], source: Source) -> Parsed:
+    """What a reader of the caller makes of a source, as plain text."""
+    text = storable(reader(source), "text")
+    if not text.lstrip("\ufeff").strip():
+        raise NoText(f"No text found in {source.name}")
+    return Parsed(text=text, title=source.name)
+
+
+def other_languages(sql: Sql) -> tuple[str, bool] | None:
+    """The file's model, if it knows English only, and whether the first documents need another.
+
+    It is None once that was noted in the file, and as long as there are too few documents, most of
+    them in English, to say that they do not.
+    """
+    model = active_model(sql)
+    if model is None or not (model.name in CATALOGUE and CATALOGUE[model.name].latin_only):
+        return None
+    if sql.execute("SELECT 1 FROM settings WHERE name = ?", (_NOTED,)).fetchone():
+        return None
+    first = [
+        text
+        for (text,) in sql.execute(
+            "SELECT tile FROM published_documents JOIN document_chunks "
+            "ON owner = key AND position = 0 ORDER BY key LIMIT ?",
+            (_FIRST,),
+        )
+    ]
+    foreign = mostly_foreign(first)
+    return (model.name, foreign) if foreign or len(first) >= _FIRST else None
+
+
+def advice(store: OpenStore, found: tuple[str, bool] | None) -> str:
+    """What `other_languages` found as advice to people; "" for none. It is noted: said once."""
+    if found is None:
+        return ""
+    used, foreign = found
+    with store.file.writing() as sql:
+        sql.execute(
+            "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
+            (_NOTED, "true" if foreign else "false"),
+        )
+    if not foreign:
+        return ""
+    better, folder = CATALOGUE[MULTILINGUAL], store.config.models_folder()
+    install = "" if weights.installed(better, folder) else f"`{better.command}`, then "
+    return (
+        f"most of it is not in English, the language of {used}; {MULTILINGUAL} has a hundred "
+        f"languages: run {install}`mcpvectordb model use {MULTILINGUAL}`"
+    )
+
+
+def this_process() -> str:
+    """A name of this process, by which others can tell whether it has ended."""
+    return f"{_namespace()}:{os.getpid()}"
+
+
+def has_ended(process: str) -> bool:
+    """Whether a process certainly has ended; where that cannot be known, its lease decides."""
+    namespace, _, number = process.partition(":")
+    if os.name != "posix" or namespace != _namespace() or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _namespace() -> str:
+    """The PID namespace: the same number is another process in another container."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return ""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile, Pooling
-from mcpvectordb.embedding.embedder import checked
-from mcpvectordb.embedding.onnx import OnnxEmbedder
-from mcpvectordb.embedding.weights import adding, describe, sha256
+from mcpvectordb.embedding.embedder import OnnxEmbedder, checked
+from mcpvectordb.embedding.weights import DESCRIPTION, adding, describe, sha256
 from mcpvectordb.errors import EmbeddingFailed, InvalidInput
 
 # No chunk has more than 2,000 tokens, and the memory of a run grows with the square of its length.
@@ -66,12 +65,10 @@ def add(
     return model
 
 
-def check_name(
-    name: str, folder: Path, *, replaced: Callable[[Path], bool] = lambda _: False
-) -> None:
+def check_name(name: str, folder: Path, *, endpoint: bool = False) -> None:
     """Raise InvalidInput unless a model can be added under this name.
 
-    `replaced` says of the folder of an added model whether another may take its place.
+    An endpoint may take the place of another, which has nothing but its description.
     """
     if not _NAME.fullmatch(name):
         raise InvalidInput(
@@ -79,7 +76,8 @@ def check_name(
         )
     if name in CATALOGUE:
         raise InvalidInput(f"{name} is a model of the catalogue; give yours another name")
-    if (folder / name).exists() and not replaced(folder / name):
+    files = sorted(path.name for path in (folder / name).glob("*"))
+    if (folder / name).exists() and not (endpoint and files == [DESCRIPTION]):
         raise InvalidInput(
             f"there is a model {name} already; give another name, or remove {folder / name}"
         )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from mcpvectordb.embedding import fingerprint
 from mcpvectordb.errors import InvalidInput, ModelMissing
+from mcpvectordb.storage.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Pooling = Literal["mean", "cls"]
 ModelKind = Literal["embedder", "reranker"]
@@ -41,7 +47,7 @@ class Endpoint:
     - batch_size: most texts in a request.
     - timeout: seconds for a request with passages, retries and pauses included.
     - query_timeout: the same for a query, which is not tried again.
-    - fingerprint: its embedding of a fixed text (see `fingerprint`).
+    - fingerprint: its embedding of a fixed text (see `fingerprint_of`).
     - passages: what it calls the texts that it reranks.
     - logits: whether its scores are logits, not 0 to 1.
     """
@@ -66,7 +72,7 @@ class Endpoint:
             raise TypeError("the endpoint's values have the wrong types")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Model:
     """An encoder and its pre- and post-processing.
 
@@ -78,7 +84,7 @@ class Model:
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
     - assembly: the version of `encoder_graph` that makes its graph of weights; 0: it has a graph.
-    - static: whether it is a table of token vectors, whose mean is a text's (`embedding.static`).
+    - static: whether it is a table of token vectors, whose mean is a text's (`StaticEmbedder`).
     - carrier: the distribution that contains the files, in its folder `carried_in`; hub: the
       repository to pull them from.
     - languages: which it was trained on, as a person would say it; "" if that is not known.
@@ -112,18 +118,18 @@ class Model:
         if self.pooling not in ("mean", "cls"):
             raise InvalidInput(f"pooling must be mean or cls, not {self.pooling!r}")
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A hash of everything that determines a vector; databases store it with the vectors.
 
         That of an endpoint ends with its fingerprint: other servers of the model have the same
-        except for rounding, see `fingerprint.same`.
+        except for rounding, see `same_model`.
         """
         if self.endpoint:
             server = self.endpoint
             processing = [self.dimension, self.query_prefix, self.document_prefix]
             where = [] if server.fingerprint else [server.url, server.model]
-            return fingerprint.digest([*processing, *where], server.fingerprint)
+            return endpoint_digest([*processing, *where], server.fingerprint)
         parts = {role: file.sha256 for role, file in self.files.items()}
         processing = [
             self.dimension,
@@ -379,3 +385,65 @@ def get(name: str, *, also: Iterable[Model] = ()) -> Model:
     near = get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise ModelMissing(f"there is no model {name!r}{hint} (known are {', '.join(known)})")
+
+
+# --- the embedding of a fixed text, by which the model behind an endpoint is recognised
+#
+# What a server calls a model says little: llama.cpp answers under any name, and `latest` moves on.
+# So the digest that a file keeps of an endpoint's model ends with the model's embedding of a text.
+# Servers are not exact to the bit (batches, quantization, other hardware), so two of them are
+# compared by their cosine.
+
+FINGERPRINT_TEXT = (
+    "Thirteen brown foxes jumped over 7 lazy dogs; der Fluss fließt nach Norden: f(x) = x + 1."
+)
+# One model in batches, in int8 or on other hardware has .99 and more; another pooling of the same
+# network, or another model of the same family, stays far below.
+SAME_MODEL = 0.95
+_KIND = "endpoint"
+
+
+def fingerprint_of(vector: NDArray[np.float32]) -> str:
+    """Return the fingerprint for an embedding of the fixed text: half floats of the unit vector."""
+    unit = np.asarray(vector, np.float64) / np.linalg.norm(vector)
+    return base64.b64encode(unit.astype("<f2").tobytes()).decode("ascii")
+
+
+def endpoint_digest(processing: list[Any], fingerprint: str) -> str:
+    """Return the digest of an endpoint's model: a hash of its processing, and the fingerprint."""
+    hashed = hashlib.sha256(json.dumps(processing).encode()).hexdigest()
+    return f"{_KIND}:{hashed}:{fingerprint}"
+
+
+def is_endpoint(digest: str) -> bool:
+    """Whether a digest is that of a model behind an endpoint."""
+    return digest.startswith(f"{_KIND}:")
+
+
+def same_model(one: str, other: str) -> bool:
+    """Whether two digests are of models whose vectors can be compared."""
+    if one == other or not is_endpoint(one):
+        return one == other
+    if one.rpartition(":")[0] != other.rpartition(":")[0]:  # another processing
+        return False
+    vector = _vector(one)
+    return vector is not None and similarity(other, vector) >= SAME_MODEL
+
+
+def similarity(digest: str, vector: NDArray[Any]) -> float:
+    """Return the cosine of a digest's fingerprint and an embedding of the text; 0 if damaged."""
+    known = _vector(digest)
+    if known is None or known.shape != vector.shape:
+        return 0.0
+    return float(known @ vector / np.linalg.norm(vector))
+
+
+def _vector(digest: str) -> NDArray[np.float64] | None:
+    """The unit vector of a digest's fingerprint; None if it is damaged."""
+    try:
+        content = base64.b64decode(digest.rpartition(":")[2], validate=True)
+        vector = np.frombuffer(content, "<f2").astype(np.float64)
+    except (binascii.Error, ValueError):
+        return None
+    usable = vector.size and np.isfinite(vector).all() and vector.any()
+    return vector / np.linalg.norm(vector) if usable else None

@@ -4,21 +4,24 @@ The table of words stays in 4 bits, of which a text needs a few rows. The matric
 become int8, because ONNX Runtime multiplies int8 twice as fast as 4-bit blocks (26 passages per CPU
 second against 13, float32: 12), at nDCG@10 .946 against .947 on xquad-zh. They use 7 of the 8
 bits: processors without VNNI add two products in 16 bits, which would overflow otherwise.
-Activations are scaled per run, so a run is one text (see `onnx`).
+Activations are scaled per run, so a run is one text (see `OnnxEmbedder`).
 
 `VERSION` is part of what identifies the vectors in a file: raise it when they change.
 """
 
 from __future__ import annotations
 
+import math
 import struct
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcpvectordb.embedding import e5s1
+from mcpvectordb.errors import ModelDamaged
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 VERSION = 1
@@ -30,7 +33,7 @@ def assemble(path: Path) -> bytes:
 
     Its input are token ids [1, tokens], its output the vectors of the tokens [1, tokens, hidden].
     """
-    weights, graph = e5s1.read(path), OnnxGraph()
+    weights, graph = read_e5s1(path), OnnxGraph()
     hidden = _embeddings(graph, weights)
     for layer in range(weights.layers):
         hidden = _layer(graph, weights, f"l{layer}", hidden)
@@ -38,12 +41,10 @@ def assemble(path: Path) -> bytes:
     return graph.file({"input_ids": INT64}, {"last_hidden_state": hidden}, shape)
 
 
-def _embeddings(graph: OnnxGraph, weights: e5s1.E5S1) -> str:
+def _embeddings(graph: OnnxGraph, weights: E5S1) -> str:
     """The sum of a token's word, position and type, normalised."""
-    import numpy as np
-
     width = weights.hidden
-    words = _words(graph, weights.blocks("emb.word", weights.vocabulary, width))
+    words = _words(graph, *weights.blocks("emb.word", weights.vocabulary, width))
     positions = weights.floats("emb.pos", weights.positions, width)
     types = weights.floats("emb.type", weights.types, width)
     tokens = graph.apply("Shape", "input_ids", start=1, end=2)
@@ -59,31 +60,28 @@ def _embeddings(graph: OnnxGraph, weights: e5s1.E5S1) -> str:
     )
 
 
-def _words(graph: OnnxGraph, table: e5s1.Blocks) -> str:
+def _words(graph: OnnxGraph, nibbles: NDArray[np.uint8], scales: NDArray[np.float16]) -> str:
     """The rows of the table of words: halves of bytes, less 8, times the scales of their blocks."""
-    import numpy as np
 
     def number(value: float) -> str:
         return graph.constant(np.array(value, np.float32))
 
-    rows = graph.apply("Gather", graph.constant(table.nibbles), "input_ids")
+    rows = graph.apply("Gather", graph.constant(nibbles), "input_ids")
     rows = graph.apply("Cast", rows, to=FLOAT)
     high = graph.apply("Floor", graph.apply("Mul", rows, number(1 / 16)))
     low = graph.apply("Sub", rows, graph.apply("Mul", high, number(16)))
     halves = graph.apply("Sub", graph.apply("Concat", low, high, axis=-1), number(8))
-    scales = graph.apply("Gather", graph.constant(table.scales[:, :, None]), "input_ids")
-    values = graph.apply("Mul", halves, graph.apply("Cast", scales, to=FLOAT))
+    scale = graph.apply("Gather", graph.constant(scales[:, :, None]), "input_ids")
+    values = graph.apply("Mul", halves, graph.apply("Cast", scale, to=FLOAT))
     return graph.apply("Reshape", values, graph.constant(np.array([0, 0, -1], np.int64)))
 
 
-def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str:
+def _layer(graph: OnnxGraph, weights: E5S1, layer: str, hidden: str) -> str:
     """Attention and the feed-forward network, each added to its input and normalised."""
-    import numpy as np
-
     width, inner = weights.hidden, weights.feed_forward
 
     def matrix(name: str, rows: int, columns: int) -> NDArray[np.float32]:
-        return weights.blocks(f"{layer}.{name}.w", rows, columns).values()
+        return weights.matrix(f"{layer}.{name}.w", rows, columns)
 
     def bias(name: str, size: int = width) -> NDArray[np.float32]:
         return weights.floats(f"{layer}.{name}.b", size)
@@ -113,8 +111,6 @@ def _layer(graph: OnnxGraph, weights: e5s1.E5S1, layer: str, hidden: str) -> str
 
 def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> str:
     """Values times a matrix [outputs, inputs], which is kept in int8 with a scale per output."""
-    import numpy as np
-
     scales = np.abs(matrix).max(axis=1) / np.float32(_LARGEST)
     scales[scales == 0] = 1
     rounded = np.rint(matrix / scales[:, None]).astype(np.int8)
@@ -126,7 +122,7 @@ def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> s
     )
 
 
-def _norm(graph: OnnxGraph, weights: e5s1.E5S1, name: str) -> tuple[str, str]:
+def _norm(graph: OnnxGraph, weights: E5S1, name: str) -> tuple[str, str]:
     gain, bias = (weights.floats(f"{name}.{part}", weights.hidden) for part in "wb")
     return graph.constant(gain), graph.constant(bias)
 
@@ -237,3 +233,103 @@ def _varint(number: int) -> bytes:
         parts.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*parts, number])
+
+
+# --- the file E5S1: an encoder in 4 bits with the pieces of its tokenizer, as data
+#
+# Its carrier writes it for a program of its own, which is never run: what is needed is read from
+# the bytes. All numbers are little-endian:
+#
+# - `E5S1` and the version; hidden size, layers, heads, feed-forward size, vocabulary, positions and
+#   types (int32), epsilon of layer norms (float32), weights per block (int32);
+# - pieces, and the ids of the begin, end, padding and unknown token (int32); bytes of all pieces
+#   (uint64), their offsets (uint32, one more than pieces), scores (float32), their UTF-8;
+# - rules of normalisation, skipped here: their number (int32) and bytes (uint32);
+# - tensors (int32), each with the length of its name (uint16), name, type (0: float32, 1: 4-bit),
+#   number of values (uint32), offset in the file and bytes (uint64).
+#
+# A block of 4-bit weights is a scale (float16) and 16 bytes; byte i has weight i in its low half
+# and weight i + 16 in its high one, each plus 8.
+#
+# There is one such file, and its SHA-256 is verified before it is embedded with. So its content is
+# not checked again: whatever cannot be read is a file that is damaged.
+
+BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class E5S1:
+    """A file that was read: sizes, pieces with their scores, ids of special pieces.
+
+    Tensors are decoded when they are asked for.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    feed_forward: int
+    vocabulary: int
+    positions: int
+    types: int
+    epsilon: float
+    begin: int
+    end: int
+    unknown: int
+    pieces: list[tuple[str, float]]
+    _content: bytes = field(repr=False)
+    _offsets: dict[str, int] = field(repr=False)
+
+    def floats(self, name: str, *shape: int) -> NDArray[np.float32]:
+        """A tensor of float32 values."""
+        values = np.frombuffer(self._content, "<f4", math.prod(shape), self._offsets[name])
+        return values.reshape(shape).astype(np.float32)
+
+    def matrix(self, name: str, rows: int, columns: int) -> NDArray[np.float32]:
+        """A matrix of 4-bit weights as float32 [rows, columns]."""
+        nibbles, scales = self.blocks(name, rows, columns)
+        halves = np.concatenate([nibbles & 15, nibbles >> 4], axis=2)
+        values = (halves.astype(np.float32) - 8) * scales[:, :, None].astype(np.float32)
+        return values.reshape(rows, columns)
+
+    def blocks(
+        self, name: str, rows: int, columns: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
+        """A matrix of 4-bit weights: nibbles [rows, blocks, 16] and scales [rows, blocks]."""
+        layout = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
+        found = np.frombuffer(self._content, layout, rows * columns // BLOCK, self._offsets[name])
+        blocks = found.reshape(rows, columns // BLOCK)
+        return blocks["nibbles"].copy(), blocks["scale"].copy()
+
+
+def read_e5s1(path: Path) -> E5S1:
+    """Read a file; ModelDamaged if that is impossible."""
+    try:
+        return _read(path.read_bytes())
+    except (OSError, ValueError, struct.error) as error:
+        raise ModelDamaged(
+            f"{path} cannot be read as weights: {error}; install its package again"
+        ) from error
+
+
+def _read(content: bytes) -> E5S1:
+    magic, version, *sizes, epsilon, block = struct.unpack_from("<4si7ifi", content)
+    if (magic, version, block) != (b"E5S1", 1, BLOCK):
+        raise ValueError("it is not a file E5S1 of version 1")
+    count, begin, end, _padding, unknown, size = struct.unpack_from("<5iQ", content, 44)
+    at = 72
+    offsets = np.frombuffer(content, "<u4", count + 1, at).tolist()
+    scores = np.frombuffer(content, "<f4", count, at := at + 4 * (count + 1)).tolist()
+    texts = content[(at := at + 4 * count) :][:size]
+    pieces = [texts[first:last].decode() for first, last in pairwise(offsets)]
+    _, rules = struct.unpack_from("<iI", content, at := at + size)
+    (tensors,) = struct.unpack_from("<i", content, at := at + 8 + rules)
+    at += 4
+    places = {}
+    for _ in range(tensors):
+        (length,) = struct.unpack_from("<H", content, at)
+        name = content[at + 2 : at + 2 + length].decode()
+        _kind, _values, places[name], _bytes = struct.unpack_from("<BIQQ", content, at + 2 + length)
+        at += 23 + length
+    known = list(zip(pieces, scores, strict=True))
+    values: list[Any] = [*sizes, epsilon, begin, end, unknown, known, content, places]
+    return E5S1(*values)

@@ -23,30 +23,47 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPException, HTTPResponse, responses
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config
-from mcpvectordb.embedding import fingerprint, weights
+from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.add_model import USUAL_TOKENS, check_name
-from mcpvectordb.embedding.catalogue import SEARCH_PREFIX, Endpoint, Model, ModelKind
-from mcpvectordb.embedding.embedder import LARGEST_NORM, SMALLEST_NORM
-from mcpvectordb.embedding.onnx import MAX_PARTS
-from mcpvectordb.embedding.pooling import sigmoid
+from mcpvectordb.embedding.catalogue import (
+    FINGERPRINT_TEXT,
+    SAME_MODEL,
+    SEARCH_PREFIX,
+    Endpoint,
+    Model,
+    ModelKind,
+    fingerprint_of,
+    similarity,
+)
+from mcpvectordb.embedding.embedder import LARGEST_NORM, MAX_PARTS, SMALLEST_NORM, sigmoid
 from mcpvectordb.embedding.tokenizer import tokenizer_of
 from mcpvectordb.errors import EndpointFailed, InvalidInput, Refused, quoted
-from mcpvectordb.network.addresses import ParsedUrl, blocked, parse_url
-from mcpvectordb.network.connection import Deadline, request, resolved, system_resolver
+from mcpvectordb.network import (
+    Deadline,
+    ParsedUrl,
+    blocked,
+    parse_url,
+    request,
+    resolved,
+    system_resolver,
+)
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 KEYRING = "mcpvectordb"
 """The service under which keys are looked for in the keyring."""
@@ -67,6 +84,10 @@ _PASSING = {408, 425, 429, 502, 503, 504, 529}
 _REFUSED = {400, 413, 422, 500}
 
 
+class UnusableReply(ValueError):
+    """A reply that is JSON, but not what was asked for."""
+
+
 class InputRefused(EndpointFailed):
     """The server rejected this input: too many texts, or too long ones."""
 
@@ -77,9 +98,6 @@ class _PassingFailure(EndpointFailed):
     def __init__(self, message: str, *, answered: bool, pause: float | None = None) -> None:
         super().__init__(message)
         self.answered, self.pause = answered, pause
-
-
-Failure = TypeVar("Failure", bound=EndpointFailed)
 
 
 class EndpointClient:
@@ -94,6 +112,7 @@ class EndpointClient:
     def __init__(self, model: Model, *, proxy: str = "") -> None:
         if model.endpoint is None:
             raise ValueError(f"{model.name} has no endpoint")
+        self.model, self.name = model, model.name
         self.endpoint: Endpoint = model.endpoint
         self._title = f"the endpoint {model.name} ({self.endpoint.url})"
         self._proxy = proxy
@@ -112,11 +131,19 @@ class EndpointClient:
         return self._closed.wait(seconds)
 
     def post(
-        self, route: str, body: Mapping[str, Any], deadline: Deadline, *, most: int, query: bool
-    ) -> Any:
-        """Return the JSON that the server answers, at most so many bytes; raises EndpointFailed.
+        self,
+        route: str,
+        body: Mapping[str, Any],
+        read: Callable[[Any], T],
+        deadline: Deadline,
+        *,
+        most: int,
+        query: bool,
+    ) -> T:
+        """Return what `read` makes of the JSON that the server answers; raises EndpointFailed.
 
-        A query is sent once, and not at all shortly after one that took too long.
+        It has at most so many bytes. A query is sent once, and not at all shortly after one that
+        took too long.
         """
         if query and self._resting > time.monotonic():
             raise EndpointFailed(f"{self._rest_reason}; it is asked again in a few seconds")
@@ -128,7 +155,9 @@ class EndpointClient:
         known, restart, pause = self._answered, Deadline(RESTART_SECONDS), PAUSE_SECONDS
         while True:
             try:
-                return self._attempt(url, content, deadline, most, query)
+                return read(self._attempt(url, content, deadline, most, query))
+            except UnusableReply as error:
+                raise self.failed(f"gave an unusable answer: {error}") from None
             except _PassingFailure as failure:
                 self._answered = failure.answered
                 hopeless = query or not (failure.answered or known)
@@ -140,16 +169,15 @@ class EndpointClient:
                     raise
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def failed(self, reason: str) -> EndpointFailed:
+    def failed(
+        self, reason: str, kind: type[EndpointFailed] = EndpointFailed, **more: Any
+    ) -> EndpointFailed:
         """An error that names this endpoint, without its key."""
-        return self._failure(EndpointFailed, reason)
+        return kind(f"{self._title} {without_key(reason, self._key())}", **more)
 
     def told(self, text: str) -> str:
         """What the server said, for the reason of an error: without the key, and short."""
         return quoted(without_key(text[:LONGEST_SAID], self._key()))
-
-    def _failure(self, kind: type[Failure], reason: str, **more: Any) -> Failure:
-        return kind(f"{self._title} {without_key(reason, self._key())}", **more)
 
     def _attempt(
         self, url: ParsedUrl, content: bytes, deadline: Deadline, most: int, query: bool
@@ -233,7 +261,7 @@ class EndpointClient:
             reason = "refuses connections; perhaps the server is not running"
         else:
             reason = f"gave no answer: {self._cause(error)}"
-        return self._failure(_PassingFailure, reason, answered=False)
+        return self.failed(reason, _PassingFailure, answered=False)
 
     def _cause(self, error: Exception) -> str:
         """What an error says: the server's words, where it broke the protocol."""
@@ -252,19 +280,20 @@ class EndpointClient:
                 f"refuses the key in {variable}" if variable else "wants a key (--key-variable)"
             )
             return self.failed(f"{wanted}: it answered {status}")
-        said = f"{status} {responses.get(status, '')}".rstrip() + self._message(_json(answer))
+        said = f"{status} {responses.get(status, '')}".rstrip()
+        with suppress(ValueError, RecursionError):
+            said += self._message(json.loads(answer or b""))
         if status == 404:
             return self.failed(
                 f"has no model {quoted(self.endpoint.model)}, or its URL is wrong (most end with "
                 f"/v1): it answered {said}"
             )
         if status in _PASSING:
-            return self._failure(
-                _PassingFailure, f"answered {said}", answered=True, pause=_retry_after(response)
-            )
-        if status in _REFUSED:
-            return self._failure(InputRefused, f"answered {said}")
-        return self.failed(f"answered {said}")
+            pause = _retry_after(response)
+            return self.failed(f"answered {said}", _PassingFailure, answered=True, pause=pause)
+        return self.failed(
+            f"answered {said}", InputRefused if status in _REFUSED else EndpointFailed
+        )
 
     def _parsed(self, answer: bytes, response: HTTPResponse) -> Any:
         try:
@@ -350,14 +379,6 @@ def _retry_after(response: HTTPResponse) -> float | None:
         return None
 
 
-def _json(answer: bytes | None) -> Any:
-    """An error's body; None if it is not JSON."""
-    try:
-        return json.loads(answer or b"")
-    except (ValueError, RecursionError):
-        return None
-
-
 def _from_keyring(name: str) -> str:
     """The key of this name in the user's keyring; "" if there is none or no package for it."""
     try:
@@ -376,7 +397,7 @@ HALVINGS = 3
 """How often a text that the server rejects is halved; its vector is the mean of the parts'."""
 
 
-class EndpointEmbedder:
+class EndpointEmbedder(EndpointClient):
     """An Embedder that asks a server: `EndpointEmbedder(model, model.digest)`.
 
     Every request also has the text of the fingerprint in `digest`, so that no vector is used that
@@ -384,12 +405,10 @@ class EndpointEmbedder:
     """
 
     def __init__(self, model: Model, digest: str, *, proxy: str = "") -> None:
-        self.model = model
-        self.name, self.digest, self.dimension = model.name, digest, model.dimension
+        super().__init__(model, proxy=proxy)
+        self.digest, self.dimension = digest, model.dimension
         self.vector_weight = model.vector_weight
-        self._client = EndpointClient(model, proxy=proxy)
-        self._endpoint = self._client.endpoint
-        self.batch = self._endpoint.batch_size - 1
+        self.batch = self.endpoint.batch_size - 1
         """How many texts the next request should have, beside the one of the fingerprint."""
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -398,9 +417,7 @@ class EndpointEmbedder:
         The vector of a text above `max_tokens`, by the tokens of this package's vocabulary, or of
         one that the server rejects, is the mean of the vectors of its parts.
         """
-        import numpy as np
-
-        deadline = Deadline(self._endpoint.query_timeout) if query else None
+        deadline = Deadline(self.endpoint.query_timeout) if query else None
         prefix = self.model.query_prefix if query else self.model.document_prefix
         distinct = list(dict.fromkeys(texts))
         parts = {text: [prefix + part for part in self._parts(text, prefix)] for text in distinct}
@@ -410,14 +427,6 @@ class EndpointEmbedder:
         return np.array([found[text] for text in texts], np.float32).reshape(
             len(texts), self.dimension
         )
-
-    def trial(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Return the vectors of texts as they are, of any dimension, in one request."""
-        return self._answered(texts, Deadline(self._endpoint.timeout), query=False)
-
-    def close(self) -> None:
-        """End the pauses between attempts of other threads."""
-        self._client.close()
 
     def _parts(self, text: str, prefix: str) -> list[str]:
         """The text in as few parts as `max_tokens` needs, at most MAX_PARTS of them."""
@@ -444,10 +453,12 @@ class EndpointEmbedder:
                 vectors += self._vectors(texts, deadline)
             finally:  # also when it took too long
                 fitting = len(texts) * REQUEST_SECONDS / max(1e-3, time.monotonic() - began)
-                self.batch = min(self._endpoint.batch_size - 1, max(1, int(fitting)))
+                self.batch = min(self.endpoint.batch_size - 1, max(1, int(fitting)))
         return vectors
 
-    def _vectors(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:
+    def _vectors(
+        self, inputs: Sequence[str], deadline: Deadline | None, halvings: int = HALVINGS
+    ) -> list[NDArray[Any]]:
         """The vectors of a batch; a batch that the server rejects is halved, then its text is.
 
         So the limits of a server on texts, tokens and bytes need not be known.
@@ -455,44 +466,33 @@ class EndpointEmbedder:
         try:
             return self._verified(inputs, deadline)
         except InputRefused as error:
-            middle = len(inputs) // 2
-            if middle:
-                first = self._vectors(inputs[:middle], deadline)
-                return first + self._vectors(inputs[middle:], deadline)
-            try:
-                return [self._halved(inputs[0], deadline, HALVINGS, error)]
-            except InputRefused as last:
-                raise EndpointFailed(f"{last}, for the text {quoted(inputs[0])}") from None
-
-    def _halved(
-        self, text: str, deadline: Deadline | None, halvings: int, error: InputRefused
-    ) -> NDArray[Any]:
-        """The mean of the halves' vectors, for a text that the server rejected with this error."""
-        halves = _halves(text)
-        if not halvings or not halves:
-            raise error
-        vectors = []
-        for half in halves:
-            try:
-                vectors += self._verified([half], deadline)
-            except InputRefused as again:
-                vectors.append(self._halved(half, deadline, halvings - 1, again))
-        return _mean(vectors)
+            middle, refused = len(inputs) // 2, error
+        if middle:
+            first = self._vectors(inputs[:middle], deadline)
+            return first + self._vectors(inputs[middle:], deadline)
+        [text] = inputs
+        try:
+            halves = _halves(text) if halvings else []
+            if not halves:
+                raise refused
+            parts = [self._vectors([half], deadline, halvings - 1) for half in halves]
+        except InputRefused as last:
+            if halvings < HALVINGS:
+                raise
+            raise EndpointFailed(f"{last}, for the text {quoted(text)}") from None
+        return [_mean([vector for part in parts for vector in part])]
 
     def _verified(self, inputs: Sequence[str], deadline: Deadline | None) -> list[NDArray[Any]]:
         """The vectors of a request whose fingerprint is the expected one."""
-        query = deadline is not None
-        vectors = self._answered(
-            [fingerprint.TEXT, *inputs], deadline or Deadline(self._endpoint.timeout), query=query
-        )
+        vectors = self.unit_vectors([FINGERPRINT_TEXT, *inputs], deadline)
         if vectors.shape[1] != self.dimension:
-            raise self._client.failed(
+            raise self.failed(
                 f"gave vectors of {vectors.shape[1]} values, not {self.dimension}: another model "
                 f"answers there. {self._remedy}"
             )
-        cosine = fingerprint.similarity(self.digest, vectors[0])
-        if self.digest and cosine < fingerprint.SAME:
-            raise self._client.failed(
+        cosine = similarity(self.digest, vectors[0])
+        if self.digest and cosine < SAME_MODEL:
+            raise self.failed(
                 "no longer gives the vectors that the file was embedded with (a fixed text has a "
                 f"cosine of {cosine:.2f} to what it was): another model answers there. "
                 f"{self._remedy}"
@@ -506,23 +506,20 @@ class EndpointEmbedder:
             f"anew and then `mcpvectordb model use {self.name}` to embed the file again"
         )
 
-    def _answered(
-        self, inputs: Sequence[str], deadline: Deadline, *, query: bool
+    def unit_vectors(
+        self, inputs: Sequence[str], deadline: Deadline | None = None
     ) -> NDArray[np.float64]:
-        """One unit vector per input, in their order, checked."""
-        body: dict[str, Any] = {"model": self._endpoint.model, "input": list(inputs)}
-        if self._endpoint.dimensions:
-            body["dimensions"] = self._endpoint.dimensions
+        """One unit vector of any dimension per input, in their order, by one request.
+
+        Only a query has a deadline of its own.
+        """
+        query, deadline = deadline is not None, deadline or Deadline(self.endpoint.timeout)
+        body: dict[str, Any] = {"model": self.endpoint.model, "input": list(inputs)}
+        if self.endpoint.dimensions:
+            body["dimensions"] = self.endpoint.dimensions
         most = ENVELOPE_BYTES + len(inputs) * MOST_DIMENSIONS * BYTES_PER_VALUE
-        answer = self._client.post("embeddings", body, deadline, most=most, query=query)
-        try:
-            return unit_vectors(answer, len(inputs))
-        except UnusableReply as error:
-            raise self._client.failed(f"gave an unusable answer: {error}") from None
-
-
-class UnusableReply(ValueError):
-    """A reply that is JSON, but not what was asked for."""
+        read = partial(unit_vectors, count=len(inputs))
+        return self.post("embeddings", body, read, deadline, most=most, query=query)
 
 
 def unit_vectors(answer: Any, count: int) -> NDArray[np.float64]:
@@ -546,8 +543,6 @@ def _ordered(rows: Any, count: int) -> list[Any]:
 
 def _values(row: dict[str, Any]) -> NDArray[Any]:
     """The values of an embedding: numbers, or base64 of little-endian float32."""
-    import numpy as np
-
     given = row.get("embedding")
     try:
         if isinstance(given, str):
@@ -561,8 +556,6 @@ def _values(row: dict[str, Any]) -> NDArray[Any]:
 
 
 def _unit(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    import numpy as np
-
     sizes = {row.size for row in rows}
     if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
         found = " and ".join(f"{size:,}" for size in sorted(sizes))
@@ -578,8 +571,6 @@ def _unit(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
 
 def _mean(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The direction of the mean of unit vectors; of opposite ones that of the first."""
-    import numpy as np
-
     mean = np.mean(vectors, axis=0)
     norm = np.linalg.norm(mean)
     return vectors[0] if norm < SMALLEST_NORM else mean / norm
@@ -599,46 +590,34 @@ LARGEST = 1e6  # score; NaN and infinity are not below it
 ECHO = 8  # times as many bytes as a passage has characters: a server may repeat it, escaped
 
 
-class EndpointReranker:
+class EndpointReranker(EndpointClient):
     """Scores passages by asking a server, in one request: `EndpointReranker(model)`.
 
     Cohere and Jina call the passages `documents` and answer with `results` of `relevance_score`;
     TEI calls them `texts` and answers with a list of `score`. llama.cpp's scores are logits.
     """
 
-    def __init__(self, model: Model, *, proxy: str = "") -> None:
-        self.name = model.name
-        self._client = EndpointClient(model, proxy=proxy)
-        self._endpoint = self._client.endpoint
-
     def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         """Return how well each passage answers the query, 0 to 1; raises EndpointFailed."""
-        found = self.raw_scores(query, passages, Deadline(self._endpoint.query_timeout))
-        if self._endpoint.logits:
+        found = self.raw_scores(query, passages, Deadline(self.endpoint.query_timeout))
+        if self.endpoint.logits:
             return [sigmoid(score) for score in found]
         if not all(0 <= score <= 1 for score in found):
-            raise self._client.failed(
+            raise self.failed(
                 "gave scores that are not 0 to 1, as they were when it was added; add it again"
             )
         return found
 
     def raw_scores(self, query: str, passages: Sequence[str], deadline: Deadline) -> list[float]:
         """Return what the server answers, in the order of the passages."""
-        body: dict[str, Any] = {"query": query, self._endpoint.passages: list(passages)}
-        if self._endpoint.passages == "texts":
+        body: dict[str, Any] = {"query": query, self.endpoint.passages: list(passages)}
+        if self.endpoint.passages == "texts":
             body["truncate"] = True
         else:
-            body["model"] = self._endpoint.model
+            body["model"] = self.endpoint.model
         most = ENVELOPE_BYTES + ECHO * sum(map(len, passages))
-        answer = self._client.post("rerank", body, deadline, most=most, query=True)
-        try:
-            return scores_by_index(answer, len(passages))
-        except UnusableReply as error:
-            raise self._client.failed(f"gave an unusable answer: {error}") from None
-
-    def close(self) -> None:
-        """End the pauses between attempts of other threads."""
-        self._client.close()
+        read = partial(scores_by_index, count=len(passages))
+        return self.post("rerank", body, read, deadline, most=most, query=True)
 
 
 def scores_by_index(answer: Any, count: int) -> list[float]:
@@ -719,7 +698,7 @@ def add_endpoint(
     """
     config = config or Config()
     folder = config.models_folder()
-    check_name(name, folder, replaced=_is_endpoint)
+    check_name(name, folder, endpoint=True)
     if kind not in ("embedder", "reranker"):
         raise InvalidInput(f"kind must be embedder or reranker, not {kind!r}")
     _check_variable(key_variable)
@@ -802,8 +781,8 @@ def _known_prefixes(model: str) -> tuple[str, str]:
 def _tried_embedder(model: Model, server: Endpoint, proxy: str) -> Model:
     """The model with its dimension and fingerprint, after a trial of texts alone and together."""
     embedder = EndpointEmbedder(model, "", proxy=proxy)
-    together = embedder.trial([fingerprint.TEXT, *_TEXTS])
-    alone = [embedder.trial([text])[0] for text in _TEXTS]
+    together = embedder.unit_vectors([FINGERPRINT_TEXT, *_TEXTS])
+    alone = [embedder.unit_vectors([text])[0] for text in _TEXTS]
     dimension = together.shape[1]
     if server.dimensions not in (None, dimension):
         raise InvalidInput(
@@ -811,35 +790,30 @@ def _tried_embedder(model: Model, server: Endpoint, proxy: str) -> Model:
             f"{dimension}: {server.model} has no others, or the server does not pass that on"
         )
     for row, single in zip(together[1:], alone, strict=True):
-        if row.shape != single.shape or row @ single < fingerprint.SAME:
+        if row.shape != single.shape or row @ single < SAME_MODEL:
             raise InvalidInput(
                 f"{server.url} gives a text another vector alone than among others (their cosine "
-                f"is below {fingerprint.SAME}), so that nothing would be found again by it"
+                f"is below {SAME_MODEL}), so that nothing would be found again by it"
             )
-    server = replace(server, fingerprint=fingerprint.of(together[0]))
+    server = replace(server, fingerprint=fingerprint_of(together[0]))
     return replace(model, dimension=dimension, endpoint=server)
 
 
 def _tried_reranker(model: Model, server: Endpoint, proxy: str) -> Model:
     """The model with the dialect of its server, after a trial of a passage against another."""
+
+    def scores() -> list[float]:
+        reranker = EndpointReranker(replace(model, endpoint=server), proxy=proxy)
+        return reranker.raw_scores(_QUESTION, _TEXTS, Deadline(server.timeout))
+
     try:
-        found = _ranked(model, server, proxy)
+        found = scores()
     except InputRefused:
         server = replace(server, passages="texts")
-        found = _ranked(model, server, proxy)
+        found = scores()
     if found[0] <= found[1]:
         raise InvalidInput(
             f"{server.url} does not rank: to {quoted(_QUESTION)} it prefers {quoted(_TEXTS[1])}"
         )
     logits = not all(0 <= score <= 1 for score in found)
     return replace(model, endpoint=replace(server, logits=logits))
-
-
-def _ranked(model: Model, server: Endpoint, proxy: str) -> list[float]:
-    reranker = EndpointReranker(replace(model, endpoint=server), proxy=proxy)
-    return reranker.raw_scores(_QUESTION, _TEXTS, Deadline(server.timeout))
-
-
-def _is_endpoint(folder: Path) -> bool:
-    """Whether the folder of an added model has the description of an endpoint only."""
-    return [path.name for path in folder.iterdir()] == [weights.DESCRIPTION]

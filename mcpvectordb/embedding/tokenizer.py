@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Encoding, Tokenizer
 
@@ -31,7 +31,7 @@ class TokenPipeline:
     """A model's tokenizer, which threads may share.
 
     `path` is a vocab.txt of the uncased BERT family (default: the one in this package), a
-    tokenizer.json, or a .bin of weights with SentencePiece pieces (`e5s1`). A "[SEP]" in a text is
+    tokenizer.json, or a .bin of weights with SentencePiece pieces (E5S1). A "[SEP]" in a text is
     encoded as these five characters, never as the special token.
     """
 
@@ -91,8 +91,6 @@ class TokenPipeline:
         Tokens and gaps of more than 16 characters count again every 16 characters, so that no long
         stretch of text counts as nothing.
         """
-        import numpy as np
-
         if self._words is not None:
             return self._words.find(text)
         starts, place = [np.empty(0, np.int32)], 0
@@ -107,8 +105,6 @@ class TokenPipeline:
         return [start for start, _ in self._encode(run).offsets]
 
     def _starts(self, window: str) -> NDArray[np.int64]:
-        import numpy as np
-
         offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
         return _with_strides(offsets, len(window))
 
@@ -150,8 +146,6 @@ def _made(path: Path, _size: int, _changed: int) -> TokenPipeline:
 
 def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """The starts of a window's tokens, and one every STRIDE characters in tokens and gaps."""
-    import numpy as np
-
     borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))
     again = (np.diff(borders) - 1) // STRIDE
     steps = np.arange(again.sum()) - np.repeat(np.cumsum(again) - again, again) + 1
@@ -201,9 +195,9 @@ def _from_e5s1(path: Path) -> Tokenizer:
     from tokenizers.pre_tokenizers import Metaspace
     from tokenizers.processors import TemplateProcessing
 
-    from mcpvectordb.embedding import e5s1
+    from mcpvectordb.embedding.encoder_graph import read_e5s1
 
-    weights = e5s1.read(path)
+    weights = read_e5s1(path)
     vocabulary = [
         (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
         for text, score in weights.pieces
@@ -266,8 +260,6 @@ class WordStarts(dict[str, tuple[int, ...]]):
 
     def find(self, text: str) -> NDArray[np.int32]:
         """The sorted offsets of all tokens of a text."""
-        import numpy as np
-
         found = array("i")
         place = 0
         for window in windows(text, WORDS_WINDOW):

@@ -1,4 +1,4 @@
-"""Find, download and verify the files of models.
+"""Find, download and verify the files of models, and keep their optimized graphs.
 
 The files are part of an installed package, whose code is never imported, or are pulled from a hub,
 or are added by the user (`add_model`). Pulled and added ones are in `folder/NAME/`.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mcpvectordb.embedding import fingerprint
+from mcpvectordb.config import Config
 from mcpvectordb.embedding.catalogue import (
     CATALOGUE,
     DEFAULT,
@@ -25,6 +27,8 @@ from mcpvectordb.embedding.catalogue import (
     Model,
     ModelFile,
     get,
+    is_endpoint,
+    same_model,
 )
 from mcpvectordb.embedding.tokenizer import SHIPPED
 from mcpvectordb.errors import (
@@ -36,11 +40,18 @@ from mcpvectordb.errors import (
     Refused,
     Unwritable,
 )
-from mcpvectordb.network.addresses import parse_url
-from mcpvectordb.records import Progress, ProgressCallback
+from mcpvectordb.records import Progress, ProgressCallback, Record
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
+
+
+class Removed(Record):
+    """The folder of a model that was deleted, and how many bytes its files had."""
+
+    folder: str
+    bytes: int
+
 
 # In the folder of an added model: its entry for the catalogue.
 DESCRIPTION = "model.json"
@@ -73,13 +84,13 @@ def find_build(name: str, digest: str, folder: Path) -> Model:
     try:
         model = find(name, folder)
     except ModelMissing as error:
-        if not fingerprint.is_endpoint(digest):
+        if not is_endpoint(digest):
             raise
         raise ModelMissing(
             f"this file is embedded by the endpoint {name}, which is not known on this machine; "
             f"run: mcpvectordb model add-endpoint {name} --url URL --model MODEL"
         ) from error
-    if not fingerprint.same(model.digest, digest):
+    if not same_model(model.digest, digest):
         raise ModelMissing(
             f"this file was embedded with another build of {name}: "
             f"run `mcpvectordb model use {name}` to embed it again"
@@ -149,6 +160,30 @@ def pull(
     return locate(model, folder)
 
 
+def remove(name: str, folder: Path, *, in_use: Sequence[str] = (), force: bool = False) -> Removed:
+    """Delete what the folder of models has of one: pulled or added files, an endpoint's entry.
+
+    The files of a package stay. A model `in_use` raises Refused unless `force`.
+    """
+    place = folder / name
+    if name.startswith(".") or place.parent != folder or not place.is_dir() or place.is_symlink():
+        model = find(name, folder)
+        raise InvalidInput(
+            f"{name} comes with the package {model.carrier}, which pip removes"
+            if model.carrier and installed(model, folder)
+            else f"nothing of {name} is in {folder}"
+        )
+    if name in in_use and not force:
+        raise Refused(
+            f"{name} is the model of this file, which could be searched by words alone without it; "
+            "embed the file by another first (`mcpvectordb model use`), or remove it by force"
+        )
+    size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as gone:
+        place.replace(Path(gone) / name)  # at once: half a model is none
+    return Removed(folder=str(place), bytes=size)
+
+
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Create the model folder if needed; OSError in the block becomes Unwritable."""
@@ -164,7 +199,7 @@ def writing(folder: Path) -> Iterator[None]:
 @contextmanager
 def adding(folder: Path, name: str) -> Iterator[Path]:
     """A new folder, which is the model's of this name once its files are written."""
-    with writing(folder), TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
+    with writing(folder), tempfile.TemporaryDirectory(prefix=".adding-", dir=folder) as temporary:
         made, final = Path(temporary) / name, folder / name
         made.mkdir()
         yield made
@@ -259,7 +294,7 @@ def _download(url: str, part: Path, have: int, file: ModelFile, progress: Progre
         part.open("ab" if response.status == 206 else "wb") as stream,
     ):
         while stream.tell() <= file.size:  # more is another file, perhaps an endless one
-            with _reaching(url):
+            with _reaching(url, "broke off", _RESUME):
                 block = response.read(BLOCK)
             if not block:
                 break
@@ -273,10 +308,10 @@ def _answer(url: str, have: int) -> HTTPResponse:
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
-    from mcpvectordb.network.connection import tls
+    from mcpvectordb.network import parse_url, tls
 
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with _reaching(url):
+    with _reaching(url, "cannot be reached", "is this machine online? then run it again"):
         parse_url(url)
         request = Request(url, headers=headers)  # noqa: S310 - it is http or https
         try:
@@ -290,7 +325,7 @@ def _answer(url: str, have: int) -> HTTPResponse:
 
 
 @contextmanager
-def _reaching(url: str) -> Iterator[None]:
+def _reaching(url: str, what: str, advice: str) -> Iterator[None]:
     from http.client import HTTPException
 
     try:
@@ -298,7 +333,8 @@ def _reaching(url: str) -> Iterator[None]:
     except FetchFailed:
         raise
     except (OSError, HTTPException, Refused) as error:
-        raise FetchFailed(f"{url} broke off: {error}; {_RESUME}") from error
+        reason = getattr(error, "reason", error)  # urllib wraps the system's own error
+        raise FetchFailed(f"{url} {what}: {reason}; {advice}") from error
 
 
 def _sync(path: Path) -> None:
@@ -309,3 +345,97 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# --- optimized graphs, kept in the cache folder: loading one takes a quarter of optimizing it again
+#
+# A model's own graph is verified and optimized by ONNX Runtime whenever a session is made, which is
+# most of what a single search by meaning costs. What comes out of it is kept in a folder named
+# after the model's digest and everything else that shaped it, with the weights in a file of their
+# own, which ONNX Runtime maps instead of parsing. The outputs are the same bits.
+#
+# The digests of both are kept in the user's data folder, where confirmed folders are as well:
+# whoever can only write to the cache folder can replace the files, but not what they must be.
+
+GRAPH, WEIGHTS = "graph.onnx", "weights.bin"
+SMALLEST = 1024  # bytes of a tensor that is kept beside the graph
+
+
+class GraphCache:
+    """The optimized graph of one model in a cache folder, if there is one."""
+
+    def __init__(self, folder: Path, digest: str) -> None:
+        self._folder, self._digest = folder, digest
+
+    def find(self) -> Path | None:
+        """The optimized graph; None if there is none, or if its files are not what was kept."""
+        place = self._place()
+        with suppress(OSError, ValueError, ModelDamaged):
+            if json.loads(_record(place).read_bytes()) == _digests(place):
+                return place / GRAPH
+        return None
+
+    def keep(self, model: Path | bytes) -> None:
+        """Optimize a graph (a file or its content) and keep the result, unless it is kept already.
+
+        Where a folder cannot be written nothing is kept, and the next process optimizes again.
+        """
+        if self.find() is not None:
+            return
+        place = self._place()
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            made = Path(tempfile.mkdtemp(prefix=".", dir=self._folder))
+            try:
+                _optimize(model, made)
+                digests = _digests(made)
+                if self.find() is None:  # another process may have been faster
+                    shutil.rmtree(place, ignore_errors=True)
+                    settle(made, place)
+                    _write(_record(place), json.dumps(digests).encode())
+            finally:
+                shutil.rmtree(made, ignore_errors=True)
+
+    def _place(self) -> Path:
+        """The folder of this model's graph for this ONNX Runtime on this kind of processor."""
+        import onnxruntime
+
+        return self._folder / f"{self._digest[:32]}-{onnxruntime.__version__}-{platform.machine()}"
+
+
+def _record(place: Path) -> Path:
+    """The file with the digests of what was kept in a place."""
+    name = hashlib.sha256(os.path.realpath(place).encode(errors="surrogateescape")).hexdigest()
+    return Config.data_folder() / "graphs" / f"{name}.json"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file for its owner only, as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    number, name = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        settle(Path(name), path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _digests(place: Path) -> dict[str, str]:
+    return {name: sha256(place / name) for name in (GRAPH, WEIGHTS)}
+
+
+def _optimize(model: Path | bytes, place: Path) -> None:
+    """Write the graph that a session makes of a model, and its weights, into a folder."""
+    import onnxruntime
+
+    options: Any = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = os.fspath(place / GRAPH)
+    prefix = "session.optimized_model_external_initializers_"
+    options.add_session_config_entry(f"{prefix}file_name", WEIGHTS)
+    options.add_session_config_entry(f"{prefix}min_size_in_bytes", str(SMALLEST))
+    try:
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime has its own for a disk that is full
+        raise OSError(f"the optimized graph cannot be written: {error}") from error

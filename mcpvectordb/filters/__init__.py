@@ -52,26 +52,8 @@ from typing import Any, Literal, NamedTuple
 from mcpvectordb import dates
 from mcpvectordb.dates import Period
 from mcpvectordb.errors import InvalidFilter, InvalidInput
-from mcpvectordb.filters.dialect import FilterDialect, Piece, canonical_json, is_number
-from mcpvectordb.filters.sqlite import FUNCTIONS, SQLITE, json_path
+from mcpvectordb.filters.dialect import SQLITE, FilterDialect, is_number
 from mcpvectordb.records import Condition
-
-__all__ = [
-    "EVERYTHING",
-    "FUNCTIONS",
-    "OPERATORS",
-    "SQLITE",
-    "FilterDialect",
-    "Kinds",
-    "Where",
-    "canonical_json",
-    "compile",
-    "conditions",
-    "json_path",
-    "named",
-    "path",
-    "problems",
-]
 
 Where = Mapping[str, Any] | Sequence[Condition | tuple[Any, ...]]
 Kinds = Mapping[str, Literal["text", "number", "time"]]
@@ -123,19 +105,17 @@ def compile(
 
     `checked` is what `conditions` returned. `columns` gives the SQL expression of each field that
     may be named, `metadata` the one of the JSON text (NULL when there is none). Both are put into
-    the SQL as they are. A connection to SQLite needs the functions in FUNCTIONS.
+    the SQL as they are. A connection to SQLite needs the functions in `dialect.FUNCTIONS`.
     """
-    pieces = [_compile(condition, columns, metadata, dialect) for condition in checked]
-    sql = " AND ".join(f"({piece.sql})" for piece in pieces)
-    return sql or EVERYTHING, [value for piece in pieces for value in piece.bindings]
-
-
-def _compile(
-    condition: Condition, columns: Mapping[str, str], metadata: str, dialect: FilterDialect
-) -> Piece:
-    name, *keys = _known_path(condition.field, columns)
-    operand = dialect.metadata(metadata, keys) if keys else dialect.column(columns[name])
-    return dialect.compile(condition, operand)
+    tests: list[str] = []
+    bindings: list[Any] = []
+    for condition in checked:
+        name, *keys = _known_path(condition.field, columns)
+        operand = dialect.metadata(metadata, keys) if keys else dialect.column(columns[name])
+        sql, bound = dialect.compile(condition, operand)
+        tests.append(f"({sql})")
+        bindings += bound
+    return " AND ".join(tests) or EVERYTHING, bindings
 
 
 def named(conditions: Iterable[Condition], field: str) -> tuple[str, ...]:
@@ -174,21 +154,11 @@ _STRING = _Takes("a string", lambda value: isinstance(value, str))
 _MEMBER = _Takes("a string, a number or a boolean", _is_scalar)
 
 OPERATORS: Mapping[str, _Takes] = {
-    "eq": _ANY,
-    "ne": _ANY,
-    "gt": _ORDERED,
-    "gte": _ORDERED,
-    "lt": _ORDERED,
-    "lte": _ORDERED,
-    "in": _LIST,
-    "not_in": _LIST,
-    "exists": _NOTHING,
-    "not_exists": _NOTHING,
-    "is_null": _NOTHING,
-    "is_not_null": _NOTHING,
-    "contains": _STRING,
-    "starts_with": _STRING,
-    "ends_with": _STRING,
+    **dict.fromkeys(("eq", "ne"), _ANY),
+    **dict.fromkeys(("gt", "gte", "lt", "lte"), _ORDERED),
+    **dict.fromkeys(("in", "not_in"), _LIST),
+    **dict.fromkeys(("exists", "not_exists", "is_null", "is_not_null"), _NOTHING),
+    **dict.fromkeys(("contains", "starts_with", "ends_with"), _STRING),
     "array_contains": _MEMBER,
 }
 
@@ -291,10 +261,7 @@ def _condition(entry: Any, kinds: Kinds) -> Condition:
     path(condition.field)
     field, name = _show(condition.field), condition.operator
     if not isinstance(name, str) or name not in OPERATORS:
-        hint = (
-            _did_you_mean(name, OPERATORS)
-            or 'to compare with an object use Condition(field, "eq", object); '
-        )
+        hint = _did_you_mean(name, OPERATORS) or 'to compare with an object write {"eq": object}; '
         raise InvalidFilter(
             f"{field}: unknown operator {_show(name) if isinstance(name, str) else _noun(name)}; "
             f"{hint}operators are {', '.join(OPERATORS)}"

@@ -1,19 +1,21 @@
-"""What the operators of a `where` are in SQL, as far as SQLite and PostgreSQL agree on it.
+"""What the operators of a `where` are in SQL: that of SQLite, unless a subclass says it otherwise.
 
-A dialect adds what they do not agree on: the SQL of a field, of folded case, and of a few tests.
+What engines do not agree on are the SQL of a field, of folded case, and of a few tests.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from mcpvectordb import dates
 from mcpvectordb.dates import Period
 from mcpvectordb.records import Condition
+
+SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
 class Piece(NamedTuple):
@@ -42,9 +44,6 @@ class Operand(NamedTuple):
     members: Piece
 
 
-Build = Callable[[Operand, Any], Piece]
-
-
 def sql(template: str, operand: Operand, *values: Any) -> Piece:
     """A template filled with the operand's pieces for {names} and the values for each ?.
 
@@ -67,13 +66,18 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class FilterDialect(ABC):
-    """Compiles conditions for one engine."""
+class FilterDialect:
+    """Compiles conditions for SQLite, which compares values of any type.
+
+    A value is so its own number.
+    """
 
     # SQL whose ? are bound to the value, once for each.
-    contains: str
-    ends_with: str
-    starts_with = "substr({text}, 1, length(?)) = ?"
+    textual: Mapping[str, str] = {
+        "contains": "instr({text}, ?) > 0",
+        "starts_with": "substr({text}, 1, length(?)) = ?",
+        "ends_with": "substr({text}, -length(?), length(?)) = ?",
+    }
     structure = "CASE {kind} WHEN ? THEN {structure} = ? END"
 
     def compile(self, condition: Condition, operand: Operand) -> Piece:
@@ -88,72 +92,39 @@ class FilterDialect(ABC):
             # Without strings no function is called for each row.
             operand = self.folded(operand)
             value = casefold(value) if isinstance(value, str) else list(map(casefold, value))
-        return self._builds[condition.operator](operand, value)
+        return self._test(condition.operator, operand, value)
 
-    @abstractmethod
-    def column(self, expression: str) -> Operand:
-        """The operand of a column."""
+    def _test(self, operator: str, operand: Operand, value: Any) -> Piece:
+        match operator:
+            case "eq":
+                return self._equal(operand, value)
+            case "in":
+                return self._in(operand, value)
+            case "ne" | "not_in":
+                same = self._test("eq" if operator == "ne" else "in", operand, value)
+                return sql("{kind} != 'null' AND (?) IS NOT TRUE", operand, same)
+            case "exists" | "is_not_null":
+                return sql("{kind} != 'null'", operand)
+            case "not_exists":
+                return sql("coalesce({kind}, 'null') = 'null'", operand)
+            case "is_null":
+                return sql("{kind} = 'null'", operand)
+            case "array_contains":
+                return sql(
+                    "{kind} = 'array' AND EXISTS (SELECT 1 FROM {members} AS member WHERE ?)",
+                    operand,
+                    self._equal(self.member(), value),
+                )
+        if operator in self.textual:
+            test = self.textual[operator]
+            test = "{kind} IN ('text', 'integer', 'real') AND " + test
+            return sql(test, operand, *[value] * test.count("?"))
+        sign = SIGNS[operator]
+        if isinstance(value, str):
+            return sql(f"{{value}} {sign} ? AND {{kind}} = 'text'", operand, value)
+        return self.numeric_order(operand, sign, self.number(value))
 
-    @abstractmethod
-    def metadata(self, expression: str, keys: Sequence[str]) -> Operand:
-        """The operand of the value under nested keys of a JSON object."""
-
-    @abstractmethod
-    def folded(self, operand: Operand) -> Operand:
-        """The same operand with the case of its strings folded.
-
-        Numbers, true and false are written in lower case anyway.
-        """
-
-    @abstractmethod
-    def member(self) -> Operand:
-        """The operand of the value `member.item`."""
-
-    @abstractmethod
-    def number(self, value: float) -> Any:
-        """A number as it is bound."""
-
-    @abstractmethod
-    def any_of(self, piece: str, values: Sequence[Any]) -> Build:
-        """A test whether a piece of an operand is one of these values."""
-
-    @abstractmethod
-    def within(self, periods: Sequence[Period]) -> Build:
-        """A test whether a time is within one of these periods."""
-
-    @abstractmethod
-    def numeric_order(self, sign: str) -> Build:
-        """The order of numbers, and of strings that are written as numbers."""
-
-    @abstractmethod
-    def has_key(self, expression: str, keys: Sequence[str]) -> Piece:
-        """A test whether a JSON object has a value, or null, under nested keys."""
-
-    @abstractmethod
-    def keys(self, expression: str, keys: Sequence[str]) -> Piece:
-        """What stands in FROM, after the table of the JSON: the keys of the object under nested
-        keys, as `key`.
-        """
-
-    @cached_property
-    def _builds(self) -> Mapping[str, Build]:
-        return {
-            "eq": self._eq,
-            "ne": _differs(self._eq),
-            **{name: self._ordering(sign) for name, sign in SIGNS.items()},
-            "in": self._in,
-            "not_in": _differs(self._in),
-            "exists": by("{kind} != 'null'"),
-            "not_exists": by("coalesce({kind}, 'null') = 'null'"),
-            "is_null": by("{kind} = 'null'"),
-            "is_not_null": by("{kind} != 'null'"),
-            "contains": _textual(self.contains),
-            "starts_with": _textual(self.starts_with),
-            "ends_with": _textual(self.ends_with),
-            "array_contains": self._array_contains,
-        }
-
-    def _eq(self, operand: Operand, value: Any) -> Piece:
+    def _equal(self, operand: Operand, value: Any) -> Piece:
         # The value is compared before its kind: a row that differs is parsed only once, and a
         # column's index can be used.
         if isinstance(value, Period):
@@ -172,7 +143,7 @@ class FilterDialect(ABC):
 
     def _in(self, operand: Operand, members: Sequence[Any]) -> Piece:
         if isinstance(members[0], Period):
-            return self.within(members)(operand, None)
+            return self.within(operand, members)
         texts = [
             member if isinstance(member, str) else canonical_json(json.dumps(member))
             for member in members
@@ -180,51 +151,111 @@ class FilterDialect(ABC):
         same_text = sql(
             "{kind} IN ('text', 'integer', 'real', 'true', 'false') AND ?",
             operand,
-            self.any_of("text", texts)(operand, None),
+            self.any_of(operand.text, texts),
         )
         numbers = [self.number(member) for member in members if is_number(member)]
         if not numbers:
             return same_text
         same_number = sql(
-            "{kind} IN ('integer', 'real') AND ?",
-            operand,
-            self.any_of("number", numbers)(operand, None),
+            "{kind} IN ('integer', 'real') AND ?", operand, self.any_of(operand.number, numbers)
         )
         return sql("? OR ?", operand, same_text, same_number)
 
-    def _ordering(self, sign: str) -> Build:
-        of_texts = by(f"{{value}} {sign} ? AND {{kind}} = 'text'")
-        of_numbers = self.numeric_order(sign)
-        return lambda operand, value: (
-            of_texts(operand, value)
-            if isinstance(value, str)
-            else of_numbers(operand, self.number(value))
+    # What another engine says otherwise.
+
+    def column(self, expression: str) -> Operand:
+        """The operand of a column, which has no members."""
+        # typeof() has the same names as json_type() for text, integer, real and null.
+        return _operand(
+            Piece(f"typeof({expression})"),
+            Piece(expression),
+            Piece(f"CAST({expression} AS TEXT)"),
+            Piece("(SELECT type, atom AS item FROM json_each('[]'))"),
         )
 
-    def _array_contains(self, operand: Operand, value: Any) -> Piece:
+    def metadata(self, expression: str, keys: Sequence[str]) -> Operand:
+        """The operand of the value under nested keys of a JSON object."""
+        path = (json_path(keys),)
+        return _operand(
+            Piece(f"json_type({expression}, ?)", path),
+            Piece(f"json_extract({expression}, ?)", path),
+            Piece(f"(({expression}) -> ?)", path),
+            Piece(f"(SELECT type, atom AS item FROM json_each({expression}, ?))", path),
+        )
+
+    def folded(self, operand: Operand) -> Operand:
+        """The same operand with the case of its strings folded.
+
+        Numbers, true and false are written in lower case anyway.
+        """
+        folded = sql("casefold({value})", operand)
+        members = sql("(SELECT type, casefold(item) AS item FROM {members})", operand)
+        text = sql("casefold({text})", operand)
+        return operand._replace(value=folded, number=folded, text=text, members=members)
+
+    def member(self) -> Operand:
+        """The operand of the value `member.item`, a member of an array."""
+        item = Piece("member.item")
+        return _operand(Piece("member.type"), item, item, item)
+
+    def number(self, value: float) -> Any:
+        """A number as it is bound."""
+        return value
+
+    def any_of(self, piece: Piece, values: Sequence[Any]) -> Piece:
+        """A test whether a piece of an operand is one of these values."""
+        bound = json.dumps(values, ensure_ascii=False)
+        return Piece(f"{piece.sql} IN (SELECT value FROM json_each(?))", (*piece.bindings, bound))
+
+    def within(self, operand: Operand, periods: Sequence[Period]) -> Piece:
+        """A test whether a time is within one of these periods."""
         return sql(
-            "{kind} = 'array' AND EXISTS (SELECT 1 FROM {members} AS member WHERE ?)",
+            "EXISTS (SELECT 1 FROM json_each(?) AS period"
+            " WHERE {value} >= period.value ->> 0 AND {value} < period.value ->> 1)",
             operand,
-            self._eq(self.member(), value),
+            json.dumps(periods),
+        )
+
+    def numeric_order(self, operand: Operand, sign: str, value: Any) -> Piece:
+        """The order of numbers, and of strings that are written as numbers."""
+        # A CAST to NUMERIC makes SQLite compare a text that is written as a number by its number,
+        # and leaves any other text a text, which is then unequal to its own CAST.
+        return sql(
+            f"{{value}} {sign} CAST(? AS NUMERIC) AND {{kind}} IN ('integer', 'real', 'text')"
+            " AND CAST({value} AS NUMERIC) = {value}",
+            operand,
+            value,
+        )
+
+    def has_key(self, expression: str, keys: Sequence[str]) -> Piece:
+        """A test whether a JSON object has a value, or null, under nested keys."""
+        return Piece(f"json_type({expression}, ?) IS NOT NULL", (json_path(keys),))
+
+    def keys(self, expression: str, keys: Sequence[str]) -> Piece:
+        """What stands in FROM, after the table of the JSON: the keys of the object under nested
+        keys, as `key`; an array has none.
+        """
+        path = json_path(keys)
+        return Piece(
+            f"json_each(CASE json_type({expression}, ?) WHEN 'object' THEN {expression} -> ? "
+            "ELSE '{}' END)",
+            (path, path),
         )
 
 
-SIGNS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-
-
-def by(template: str) -> Build:
-    """A test by a template, each ? of which is the value."""
-    return lambda operand, value: sql(template, operand, *[value] * template.count("?"))
-
-
-def _textual(template: str) -> Build:
-    return by("{kind} IN ('text', 'integer', 'real') AND " + template)
-
-
-def _differs(same: Build) -> Build:
-    return lambda operand, value: sql(
-        "{kind} != 'null' AND (?) IS NOT TRUE", operand, same(operand, value)
+def _operand(kind: Piece, value: Piece, written: Piece, members: Piece) -> Operand:
+    bare = Operand(kind, value, value, written, written, members)
+    return bare._replace(
+        text=sql("CASE {kind} WHEN 'text' THEN {value} ELSE {text} END", bare),
+        structure=sql("canonical_json({text})", bare),
     )
+
+
+def json_path(keys: Sequence[str]) -> str:
+    """Nested keys as a path for SQLite's JSON functions."""
+    # A quoted step can name any key: SQLite decodes JSON's escapes in it and never reads it as an
+    # array index.
+    return "$" + "".join("." + json.dumps(key, ensure_ascii=False) for key in keys)
 
 
 def casefold(value: Any) -> Any:
@@ -244,3 +275,13 @@ def _canonical_number(text: str) -> int | float:
         return number
     whole = int(text) if text.lstrip("-").isdigit() else int(number)
     return whole if -(2**63) <= whole < 2**63 else int(number)  # as SQLite reads it
+
+
+SQLITE = FilterDialect()
+
+# A connection to SQLite needs these functions in Python.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
+    "casefold": (casefold, 1),
+    "canonical_json": (canonical_json, 1),
+    "own_date": (lru_cache(4096)(dates.own), 1),
+}

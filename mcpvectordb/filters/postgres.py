@@ -7,19 +7,22 @@ functions of the schema (postgres/migrations).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from mcpvectordb.dates import Period
-from mcpvectordb.filters.dialect import Build, FilterDialect, Operand, Piece, sql
+from mcpvectordb.filters.dialect import FilterDialect, Operand, Piece, sql
 
 
 class PostgresDialect(FilterDialect):
     """Kinds have SQLite's names, except that every number is `real`."""
 
-    contains = "strpos({text}, ?) > 0"
-    ends_with = "right({text}, length(?)) = ?"
+    textual: Mapping[str, str] = {
+        **FilterDialect.textual,
+        "contains": "strpos({text}, ?) > 0",
+        "ends_with": "right({text}, length(?)) = ?",
+    }
     structure = "CASE {kind} WHEN ? THEN {structure} = canonical_json(CAST(? AS json)) END"
 
     def column(self, expression: str) -> Operand:
@@ -54,13 +57,13 @@ class PostgresDialect(FilterDialect):
             return Decimal(repr(value))
         return Decimal(int(value))
 
-    def any_of(self, piece: str, values: Sequence[Any]) -> Build:
+    def any_of(self, piece: Piece, values: Sequence[Any]) -> Piece:
         """A test whether a piece is in a list."""
-        return lambda operand, _: sql(f"{{{piece}}} = ANY(?)", operand, list(values))
+        return Piece(f"{piece.sql} = ANY(?)", (*piece.bindings, list(values)))
 
-    def within(self, periods: Sequence[Period]) -> Build:
+    def within(self, operand: Operand, periods: Sequence[Period]) -> Piece:
         """A test whether a time is within one of the periods of two lists."""
-        return lambda operand, _: sql(
+        return sql(
             "EXISTS (SELECT 1 FROM unnest(?::text[], ?::text[]) AS period (first, last) "
             "WHERE {value} >= first AND {value} < last)",
             operand,
@@ -68,9 +71,9 @@ class PostgresDialect(FilterDialect):
             [period.end for period in periods],
         )
 
-    def numeric_order(self, sign: str) -> Build:
+    def numeric_order(self, operand: Operand, sign: str, value: Any) -> Piece:
         """The order of numbers, and of strings that are written as numbers."""
-        return lambda operand, value: sql(
+        return sql(
             f"CASE WHEN {{kind}} = 'real' THEN {{number}} WHEN {{kind}} = 'text' THEN "
             f"numeral({{value}}) END {sign} ?",
             operand,

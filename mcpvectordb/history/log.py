@@ -21,17 +21,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-import apsw
-
 from mcpvectordb.config import Config
 from mcpvectordb.errors import Damaged, InvalidInput, quoted
-from mcpvectordb.history import actor, clock
+from mcpvectordb.history import clock
 from mcpvectordb.history.versions import Item, Version, encoded
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.text import json_text
 
 ROOM = 1_000_000  # bytes of versions that even the smallest file may have
 MOST_CHANGES = 100_000  # rows of history_changes
+LONGEST_ACTOR = 200  # characters of a name, which clients choose
 # After every so many changes or versions it is seen whether there are others to drop, and how many
 # are dropped at most then: more than were added.
 _EVERY, _STEP = 16, 64
@@ -66,6 +66,24 @@ class _Current(NamedTuple):
 
 
 _group: ContextVar[_ChangeGroup | None] = ContextVar("group", default=None)
+# By whom changes are made: a variable of the context, because it would have to pass through every
+# function that writes.
+_actor: ContextVar[str] = ContextVar("actor", default="python")
+
+
+def shown(actor: str) -> str:
+    """The name of who makes changes, as listings show it: one line, not too long."""
+    return " ".join(actor.encode("utf-8", "replace").decode()[:LONGEST_ACTOR].split())
+
+
+@contextlib.contextmanager
+def acting_as(actor: str) -> Iterator[None]:
+    """Let the changes of a block be made by `actor`: the shell, or a client of the server."""
+    token = _actor.set(shown(actor) or "python")
+    try:
+        yield
+    finally:
+        _actor.reset(token)
 
 
 class History:
@@ -97,12 +115,12 @@ class History:
         finally:
             _group.reset(token)
 
-    def stamp(self, sql: apsw.Connection) -> int:
+    def stamp(self, sql: Sql) -> int:
         """The stamp of this transaction; when it is asked for first, the change is logged."""
         return self._current(sql).stamp
 
     @contextlib.contextmanager
-    def stamped(self, sql: apsw.Connection, stamp: int) -> Iterator[None]:
+    def stamped(self, sql: Sql, stamp: int) -> Iterator[None]:
         """Let the changes of a block be those that were made at another stamp, in another file."""
         before = self._current(sql)
         self._local.current = before._replace(stamp=stamp)
@@ -112,7 +130,7 @@ class History:
             self._local.current = before
 
     @contextlib.contextmanager
-    def suspended(self, sql: apsw.Connection) -> Iterator[None]:
+    def suspended(self, sql: Sql) -> Iterator[None]:
         """Keep nothing of what is replaced or deleted in this block."""
         before = self._current(sql)
         self._local.current = before._replace(kept=False)
@@ -121,7 +139,7 @@ class History:
         finally:
             self._local.current = before
 
-    def _current(self, sql: apsw.Connection) -> _Current:
+    def _current(self, sql: Sql) -> _Current:
         known: _Current | None = getattr(self._local, "current", None)
         if known is not None and known.transaction is self._file.transaction:
             return known
@@ -136,7 +154,7 @@ class History:
         if current.kept:
             sql.execute(
                 "INSERT INTO history_changes (change, stamp, actor, action) VALUES (?, ?, ?, ?)",
-                (group.number, stamp, actor.current(), group.action),
+                (group.number, stamp, _actor.get(), group.action),
             )
             if sql.last_insert_rowid() % _EVERY == 0:
                 self._drop(sql, current.first)
@@ -154,25 +172,23 @@ class History:
             )
         return stamp
 
-    def keeps(self, sql: apsw.Connection) -> bool:
+    def keeps(self, sql: Sql) -> bool:
         """Whether what is replaced or deleted in this transaction is kept."""
         return self._current(sql).kept
 
-    def keep(self, sql: apsw.Connection, version: Version, body: bytes | None = None) -> None:
+    def keep(self, sql: Sql, version: Version, body: bytes | None = None) -> None:
         """Keep a version that this transaction replaces or deletes; `body` unless it is kept."""
         current = self._current(sql)
         if current.kept and self.add(sql, version, current.until, body) % _EVERY == 1:
             self._drop(sql, current.first)
 
-    def bury(self, sql: apsw.Connection, item: Item) -> None:
+    def bury(self, sql: Sql, item: Item) -> None:
         """Note that this transaction deletes an item."""
         current = self._current(sql)
         if current.kept:
             self.add(sql, Version(item, current.stamp, None), current.until)
 
-    def add(
-        self, sql: apsw.Connection, version: Version, until: int, body: bytes | None = None
-    ) -> int:
+    def add(self, sql: Sql, version: Version, until: int, body: bytes | None = None) -> int:
         """Add a version with its body; its number, 0 if it is there already."""
         fields = None if version.fields is None else encoded(version.fields)
         sql.execute(
@@ -187,17 +203,17 @@ class History:
         self._weigh(sql, size)
         return number
 
-    def _add_body(self, sql: apsw.Connection, name: bytes, body: bytes) -> int:
+    def _add_body(self, sql: Sql, name: bytes, body: bytes) -> int:
         """Add a body under a name; the bytes that it takes more than before."""
         sql.execute("INSERT OR IGNORE INTO history_bodies (name, body) VALUES (?, ?)", (name, body))
         return len(body) if sql.changes() else 0
 
-    def _weigh(self, sql: apsw.Connection, more: int) -> None:
+    def _weigh(self, sql: Sql, more: int) -> None:
         sql.execute("UPDATE history_state SET bytes = max(0, bytes + ?)", (more,))
 
     # Dropping.
 
-    def _drop(self, sql: apsw.Connection, newest: int, most: int = _STEP) -> int:
+    def _drop(self, sql: Sql, newest: int, most: int = _STEP) -> int:
         """Drop up to `most` versions that are too old or too many; the number of dropped ones.
 
         The newest change, which begins at the stamp `newest`, is dropped by its age only: half of
@@ -225,7 +241,7 @@ class History:
         self._drop_changes(sql, oldest, most)
         return dropped
 
-    def _drop_changes(self, sql: apsw.Connection, oldest: int, most: int) -> None:
+    def _drop_changes(self, sql: Sql, oldest: int, most: int) -> None:
         """Drop some of the log: what can no longer be undone, and what is too much."""
         sql.execute(
             "DELETE FROM history_changes WHERE number IN (SELECT number FROM "
@@ -244,7 +260,7 @@ class History:
         days = self._config.history_days
         return clock.next_stamp(0, max(0.0, self.wall_clock() - days * 86_400)) if days else 0
 
-    def spare(self, sql: apsw.Connection) -> int:
+    def spare(self, sql: Sql) -> int:
         """How many bytes more the versions of the file may take; below 0 if they take too many."""
         used, size = sql.execute(
             "SELECT bytes, page_count * page_size "
@@ -252,7 +268,7 @@ class History:
         ).get
         return max(ROOM, int(size * self._config.history_share)) - int(used)
 
-    def _drop_body(self, sql: apsw.Connection, name: bytes | None) -> int:
+    def _drop_body(self, sql: Sql, name: bytes | None) -> int:
         """Delete a body that no version has any more; the bytes that it took."""
         if (
             name is None
@@ -264,7 +280,7 @@ class History:
         ).fetchall()
         return sum(int(size) for (size,) in rows)
 
-    def forget(self, sql: apsw.Connection, item: Item) -> int:
+    def forget(self, sql: Sql, item: Item) -> int:
         """Delete all that is kept of an item; the number of versions."""
         rows: list[Any] = sql.execute(
             f"DELETE FROM history_versions WHERE {_ITEM} "
@@ -290,7 +306,7 @@ class History:
 
     # Reading.
 
-    def limit(self, sql: apsw.Connection, as_of: str | int) -> int:
+    def limit(self, sql: Sql, as_of: str | int) -> int:
         """The last stamp of a time, or of the change with this number; raises InvalidInput."""
         if isinstance(as_of, int) and not isinstance(as_of, bool):
             stamp = None
@@ -315,36 +331,34 @@ class History:
             )
         return limit
 
-    def of(self, sql: apsw.Connection, item: Item) -> list[Version]:
+    def of(self, sql: Sql, item: Item) -> list[Version]:
         """The former versions of an item, in their order."""
         return list(_versions(sql, f"WHERE {_ITEM} ORDER BY stamp, digest", item))
 
-    def at(
-        self, sql: apsw.Connection, item: Item, present: Version | None, limit: int
-    ) -> Version | None:
+    def at(self, sql: Sql, item: Item, present: Version | None, limit: int) -> Version | None:
         """What an item, of which there is a `present` version, was at a stamp; None if nothing."""
         known = [*self.of(sql, item), *([present] if present else [])]
         until = (each for each in known if each.stamp <= limit)
         last = max(until, key=lambda each: each.order, default=None)
         return None if last is None or last.fields is None else last
 
-    def former(self, sql: apsw.Connection, number: int) -> Version:
+    def former(self, sql: Sql, number: int) -> Version:
         """The version in the row of history_versions with this number."""
         return next(_versions(sql, "WHERE number = ?", (number,)))
 
-    def made_at(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
+    def made_at(self, sql: Sql, stamps: Sequence[int]) -> Iterator[Version]:
         """The former versions that were made at these stamps, and the deletions."""
         chosen = "WHERE stamp IN (SELECT value FROM json_each(?)) ORDER BY number"
         return _versions(sql, chosen, (json.dumps(list(stamps)),))
 
-    def all(self, sql: apsw.Connection) -> Iterator[tuple[Version, int]]:
+    def all(self, sql: Sql) -> Iterator[tuple[Version, int]]:
         """Every former version and up to when it was the present one, those of last first."""
         for *row, until in sql.execute(
             f"{_SELECT.replace(' FROM', ', until FROM')} ORDER BY until DESC, number DESC"
         ):
             yield _version(row), until
 
-    def has_body(self, sql: apsw.Connection, name: bytes | None) -> bool:
+    def has_body(self, sql: Sql, name: bytes | None) -> bool:
         """Whether a body is kept."""
         return bool(
             sql.execute("SELECT EXISTS (SELECT 1 FROM history_bodies WHERE name = ?)", (name,)).get
@@ -352,9 +366,9 @@ class History:
 
     def body(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         version: Version | None,
-        stored: Callable[[apsw.Connection, Version], bytes],
+        stored: Callable[[Sql, Version], bytes],
     ) -> bytes:
         """The body of a version: a kept one, or what is `stored`; b"" if it has none."""
         if version is None or version.body is None:
@@ -366,7 +380,7 @@ class History:
 
     # The interface for `compact`, `rebuild` and `check`, as every index has it.
 
-    def optimize(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: Sql) -> None:
         """Drop what is too old or too much, completely."""
         newest = sql.execute("SELECT coalesce(max(stamp), 0) FROM history_changes").get
         while self._drop(sql, newest, 1000):
@@ -410,7 +424,7 @@ class History:
             sql.execute("DROP TABLE mended")
             sql.execute(f"UPDATE history_state SET clock = max(clock, ({_NEWEST}))")
 
-    def rebuild(self, sql: apsw.Connection) -> None:
+    def rebuild(self, sql: Sql) -> None:
         """Delete versions that cannot be read, and count again what the others take."""
         sql.execute(
             "INSERT OR IGNORE INTO history_state (only, clock, kept, bytes, dropped) "
@@ -429,7 +443,7 @@ class History:
             "sets it back"
         )
 
-    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+    def problems(self, sql: Sql) -> Iterator[str]:
         """What is wrong with the history, one sentence each."""
         state = sql.execute("SELECT clock, bytes FROM history_state").fetchone()
         if state is None:
@@ -486,14 +500,14 @@ _NEWEST = "SELECT max({})".format(
 )
 
 
-def clear(sql: apsw.Connection) -> None:
+def clear(sql: Sql) -> None:
     """Delete all versions and the log."""
     for table in ("history_versions", "history_bodies", "history_changes"):
         sql.execute(f"DELETE FROM {table}")
     sql.execute("UPDATE history_state SET bytes = 0, dropped = max(dropped, clock)")
 
 
-def _versions(sql: apsw.Connection, chosen: str, bindings: Sequence[Any]) -> Iterator[Version]:
+def _versions(sql: Sql, chosen: str, bindings: Sequence[Any]) -> Iterator[Version]:
     return map(_version, sql.execute(f"{_SELECT} {chosen}", tuple(bindings)))
 
 

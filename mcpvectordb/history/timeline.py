@@ -3,7 +3,8 @@
 What a change did to an item is read from the item's versions: the last one that has a stamp of the
 change, and the last one before. Undoing it makes the earlier one the present one again, which is a
 change like any other, so an undo can be undone. It is done only where an item is what the change
-made of it: one that was changed again since stays as it is, and is named.
+made of it: one that was changed again since stays as it is, and is named. Which changes were taken
+back is read from the actions in the log: "undo 7" takes change 7 back, "redo 7" the undo of it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import apsw
-
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.history import clock, line_diff
 from mcpvectordb.history.log import History
 from mcpvectordb.history.records import ChangedItem, HistoryEntry, Kind, Undone
 from mcpvectordb.history.versions import Item, Version, VersionedShelf
 from mcpvectordb.metadata import storable
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 
 SHOWN = 100
@@ -29,6 +29,9 @@ SHOWN = 100
 
 MOST_LINES = 1_000_000
 """Lines of a version that are compared; as a line, a character takes fifty times its memory."""
+
+TAKEN_BACK = re.compile(r"(undo|redo) ([1-9][0-9]{0,17})")
+"""The action of a change that took another one back, with the number of that."""
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -134,27 +137,43 @@ class Timeline:
                 self._shelves[item.shelf].remove(item)
             return sum(self._history.forget(sql, each) for each in {item} | former)
 
-    def diff(self, number: int) -> str:
-        """What a change did to texts and fields, as a unified diff."""
+    def diff(self, number: int, items: Collection[Item] | None = None) -> str:
+        """What a change did to texts and fields of all items, or of some, as a unified diff."""
         with self._file.reading() as sql:
             change = self._find(sql, number)
             parts = [
                 part
                 for each in self._item_changes(sql, change.stamps)
+                if items is None or each.item in items
                 for part in self._diff(sql, each)
             ]
         return "".join(parts)
 
-    def undo(self, number: int | None) -> Undone:
-        """Take a change back, or the latest one; raises NotFound, or InvalidInput if it cannot be.
+    def next_undo(self, *, redo: bool) -> HistoryEntry:
+        """The change that `undo` takes back if it gets no number, or the undo that `redo` does."""
+        with self._file.reading() as sql:
+            return self._entry(sql, self._undone_last(sql) if redo else self._latest(sql), None)
 
-        After a kill in between, the same call does the rest.
+    def undo(self, number: int | None) -> Undone:
+        """Take a change back, or the latest that still counts; raises NotFound or InvalidInput.
+
+        After a kill in between, the same call with the number does the rest.
         """
         with self._file.reading(limited=False) as sql:
-            change = self._find(sql, number)
+            change = self._latest(sql) if number is None else self._find(sql, number)
+        return self._take_back(change, f"undo {change.number}")
+
+    def redo(self) -> Undone:
+        """Take the last undo back; raises NotFound, or InvalidInput after another change."""
+        with self._file.reading(limited=False) as sql:
+            change = self._undone_last(sql)
+        return self._take_back(change, change.action.replace("undo", "redo"))
+
+    def _take_back(self, change: _LoggedChange, action: str) -> Undone:
+        with self._file.reading(limited=False) as sql:
             due, kept = self._due(sql, change)
             names = {each.item: self._label(sql, each) for each in due}
-        with self._history.change(f"undo {change.number}", needed=min(change.stamps)):
+        with self._history.change(action, needed=min(change.stamps)):
             # What is removed first may have the id of what is restored.
             for each in due:
                 if not _was(each):
@@ -172,14 +191,12 @@ class Timeline:
             kept=tuple(kept),
         )
 
-    def versions(self, sql: apsw.Connection, item: Item) -> list[Version]:
+    def versions(self, sql: Sql, item: Item) -> list[Version]:
         """All versions of an item, the present one included."""
         present = self._shelves[item.shelf].find(sql, item)
         return [*self._history.of(sql, item), *([present] if present else [])]
 
-    def _due(
-        self, sql: apsw.Connection, change: _LoggedChange
-    ) -> tuple[list[ItemChange], list[str]]:
+    def _due(self, sql: Sql, change: _LoggedChange) -> tuple[list[ItemChange], list[str]]:
         """What an undo of a change has to do, and the names of what was changed again since."""
         due, kept = [], []
         for each in self._item_changes(sql, change.stamps):
@@ -199,7 +216,7 @@ class Timeline:
 
     def _changes(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         first: int = 0,
         items: Collection[Item] | None = None,
         number: int | None = None,
@@ -224,13 +241,47 @@ class Timeline:
         for number, made, actor, action in rows:
             yield _LoggedChange(number, json.loads(made), actor, action)
 
-    def _find(self, sql: apsw.Connection, number: int | None) -> _LoggedChange:
-        """The change with this number, or the latest that did anything; raises NotFound."""
-        if number is None:
-            for change in self._changes(sql):
+    def _counting(self, sql: Sql) -> Iterator[_LoggedChange]:
+        """The changes that did anything and were not taken back, undos too; the newest first."""
+        undone, redone = set[int](), list[int]()
+        for change in self._changes(sql):
+            action = TAKEN_BACK.fullmatch(change.action)
+            number = int(action[2]) if action else 0
+            if change.number in undone:
+                continue
+            if action and action[1] == "redo":
+                redone.append(number)
+            elif number in redone:
+                redone.remove(number)
+            else:
+                undone.add(number)
                 if any(True for _ in self._made(sql, change.stamps)):
-                    return change
-            raise NotFound("there is no change in the history that could be undone")
+                    yield change
+
+    def _latest(self, sql: Sql) -> _LoggedChange:
+        """The latest change that counts and is no undo; raises NotFound."""
+        for change in self._counting(sql):
+            if not TAKEN_BACK.fullmatch(change.action):
+                return change
+        raise NotFound("there is no change in the history that could be undone")
+
+    def _undone_last(self, sql: Sql) -> _LoggedChange:
+        """The last undo that counts; raises NotFound, or InvalidInput after another change."""
+        later = None
+        for change in self._counting(sql):
+            if not TAKEN_BACK.fullmatch(change.action):
+                later = later or change
+            elif later is None:
+                return change
+            else:
+                raise InvalidInput(
+                    f"there is nothing to redo: change {later.number} was made after the last "
+                    f"undo; `mcpvectordb undo {change.number}` takes that undo back nevertheless"
+                )
+        raise NotFound("there is no undo in the history that could be taken back")
+
+    def _find(self, sql: Sql, number: int) -> _LoggedChange:
+        """The change with this number; raises NotFound."""
         if type(number) is not int or not 0 < number < 2**63:
             raise InvalidInput(f"a change is a number of the history, not {quoted(number)}")
         found = next(self._changes(sql, number=number), None)
@@ -241,14 +292,14 @@ class Timeline:
             )
         return found
 
-    def _made(self, sql: apsw.Connection, stamps: Sequence[int]) -> Iterator[Version]:
+    def _made(self, sql: Sql, stamps: Sequence[int]) -> Iterator[Version]:
         """The versions that were made at these stamps: former ones, and those that are present."""
         yield from self._history.made_at(sql, stamps)
         for shelf in self._shelves.values():
             yield from shelf.present(sql, stamps)
 
     def _item_changes(
-        self, sql: apsw.Connection, stamps: Sequence[int], most: int | None = None
+        self, sql: Sql, stamps: Sequence[int], most: int | None = None
     ) -> list[ItemChange]:
         made: dict[Item, list[Version]] = {}
         for version in self._made(sql, stamps):
@@ -257,14 +308,14 @@ class Timeline:
                 break
         return [self._item_change(sql, item, versions) for item, versions in made.items()]
 
-    def _item_change(self, sql: apsw.Connection, item: Item, made: Sequence[Version]) -> ItemChange:
+    def _item_change(self, sql: Sql, item: Item, made: Sequence[Version]) -> ItemChange:
         first = min(each.order for each in made)
         earlier = (each for each in self._history.of(sql, item) if each.order < first)
         before = max(earlier, key=lambda each: each.order, default=None)
         return ItemChange(item, before, max(made, key=lambda each: each.order))
 
     def _entry(
-        self, sql: apsw.Connection, change: _LoggedChange, items: Collection[Item] | None
+        self, sql: Sql, change: _LoggedChange, items: Collection[Item] | None
     ) -> HistoryEntry:
         changes = self._item_changes(sql, change.stamps, None if items is not None else SHOWN)
         if items is not None:
@@ -287,7 +338,7 @@ class Timeline:
             count=count,
         )
 
-    def _count(self, sql: apsw.Connection, stamps: Sequence[int]) -> int:
+    def _count(self, sql: Sql, stamps: Sequence[int]) -> int:
         """How many items have a version with one of these stamps."""
         present = sum(
             sql.execute(
@@ -299,11 +350,11 @@ class Timeline:
         former = {each.item for each in self._history.made_at(sql, stamps)}
         return int(present) + len(former)
 
-    def _label(self, sql: apsw.Connection, change: ItemChange) -> str:
+    def _label(self, sql: Sql, change: ItemChange) -> str:
         named = change.after if change.after.fields is not None else change.before or change.after
         return self._shelves[change.item.shelf].label(sql, named)
 
-    def _diff(self, sql: apsw.Connection, change: ItemChange) -> Iterable[str]:
+    def _diff(self, sql: Sql, change: ItemChange) -> Iterable[str]:
         shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
         before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
         return line_diff.unified(
@@ -313,9 +364,7 @@ class Timeline:
             f"{name} after" if change.after.fields is not None else "/dev/null",
         )
 
-    def _lines(
-        self, sql: apsw.Connection, shelf: VersionedShelf, version: Version | None
-    ) -> list[str]:
+    def _lines(self, sql: Sql, shelf: VersionedShelf, version: Version | None) -> list[str]:
         """The fields that people give, a line for each, then the text."""
         if version is None or version.fields is None:
             return []

@@ -14,9 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import apsw
-
 from mcpvectordb.errors import Damaged
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.text import json_text
 
 LOCAL = "local"
@@ -86,13 +85,13 @@ class VersionedShelf(ABC):
     identity: ClassVar[str]  # the condition for an item, by :place, :name and :twin
 
     @classmethod
-    def where(cls, sql: apsw.Connection, condition: str, bindings: Any = ()) -> Iterator[Version]:
+    def where(cls, sql: Sql, condition: str, bindings: Any = ()) -> Iterator[Version]:
         """The present versions of the items that fulfil a condition, in the order of their keys."""
         for row in sql.execute(f"{cls.select} WHERE {condition} ORDER BY {cls.key}", bindings):
             yield cls.version(sql, row)
 
     @classmethod
-    def find(cls, sql: apsw.Connection, item: Item) -> Version | None:
+    def find(cls, sql: Sql, item: Item) -> Version | None:
         """The present version of an item, the newest one; None if there is none."""
         # The plus keeps SQLite from reading all items in their order instead of using an index.
         row = sql.execute(
@@ -101,14 +100,12 @@ class VersionedShelf(ABC):
         return None if row is None else cls.version(sql, row)
 
     @classmethod
-    def by_key(cls, sql: apsw.Connection, key: int) -> Version | None:
+    def by_key(cls, sql: Sql, key: int) -> Version | None:
         """The version of the row with this key; None if readers do not see it."""
         return next(cls.where(sql, f"{cls.key} = ?", (key,)), None)
 
     @classmethod
-    def present(
-        cls, sql: apsw.Connection, stamps: Collection[int] | None = None
-    ) -> Iterator[Version]:
+    def present(cls, sql: Sql, stamps: Collection[int] | None = None) -> Iterator[Version]:
         """The present versions of all items, or of those that were changed at these stamps."""
         if stamps is None:
             return cls.where(sql, "1")
@@ -117,11 +114,11 @@ class VersionedShelf(ABC):
 
     @classmethod
     @abstractmethod
-    def version(cls, sql: apsw.Connection, row: Sequence[Any]) -> Version:
+    def version(cls, sql: Sql, row: Sequence[Any]) -> Version:
         """The version in a row of `select`."""
 
     @classmethod
-    def body(cls, sql: apsw.Connection, version: Version) -> bytes:
+    def body(cls, sql: Sql, version: Version) -> bytes:
         """The packed body of a present version; b"" where all is in the fields."""
         return b""
 
@@ -156,7 +153,7 @@ class VersionedShelf(ABC):
         return ""
 
     @classmethod
-    def label(cls, sql: apsw.Connection, version: Version) -> str:
+    def label(cls, sql: Sql, version: Version) -> str:
         """The name of a version's item, as people know it."""
         return version.item.name
 

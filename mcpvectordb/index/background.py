@@ -1,23 +1,22 @@
-"""Work that goes on while callers do not wait for it: a thread that embeds what is pending.
+"""Work that goes on while callers do not wait for it.
 
-The queue is the table of pending chunks in the file, so nothing is lost when the process ends, and
-what another process left over is embedded too.
+A thread embeds what is pending (`BackgroundEmbedder`). Its queue is the table of pending chunks in
+the file, so nothing is lost when the process ends, and what another process left over is embedded
+too. Another one reads ahead what the first questions of a process would have to read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
-from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.errors import DatabaseError
+from mcpvectordb.index.chunks import ChunkIndex, active_model
 from mcpvectordb.records import Embedded, Progress, ProgressCallback
-
-T = TypeVar("T")
+from mcpvectordb.storage.file import File
 
 MOST_PREFERRED = 100
 """How many owners of chunks that were asked for or found are remembered."""
@@ -26,17 +25,10 @@ CLOSE_SECONDS = 2.0
 """How long `close` waits for the batch in progress; its chunks stay pending if it takes longer."""
 
 
-class EmbedSome(Protocol):
-    """Embeds one batch of pending chunks, see `Encoder.embed_some`."""
-
-    def __call__(
-        self, index: ChunkIndex, owners: Sequence[int] | None = None, *, alone: bool = False
-    ) -> Embedded | None:
-        """What was embedded; None if nothing is pending."""
-
-
 class BackgroundEmbedder:
     """A daemon thread that embeds pending chunks, from the first `ask` until `close`.
+
+    `embed` is `Encoder.embed_some`.
 
     What somebody waits for comes first, the last request before the others; then what was asked
     for, or found by words alone; then the newest. All but the first is left to one process at a
@@ -46,7 +38,7 @@ class BackgroundEmbedder:
 
     def __init__(
         self,
-        embed: EmbedSome,
+        embed: Callable[..., Embedded | None],
         indexes: Sequence[ChunkIndex],
         *,
         wait: float,
@@ -177,42 +169,23 @@ class BackgroundEmbedder:
         return self._pause if pending else None
 
 
-def until(deadline: float | None, items: Iterator[T]) -> Iterator[T]:
-    """The items of an iterator; with a deadline those that a thread gets from it in time.
+def run_until(deadline: float, work: Callable[[], None]) -> None:
+    """Have a thread work, and wait for it until the deadline; what it raises in time is raised."""
+    from concurrent.futures import Future  # slow to load, and rarely needed
 
-    What the iterator raises in time is raised here.
-    """
-    if deadline is None:
-        yield from items
-        return
-    arrived: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-    stopped = threading.Event()
+    ended: Future[None] = Future()
 
     def run() -> None:
         try:
-            for item in items:
-                arrived.put((item, None))
-                if stopped.is_set():
-                    return
+            work()
+            ended.set_result(None)
         except BaseException as error:
-            arrived.put((None, error))
-        else:
-            arrived.put((None, None))
+            ended.set_exception(error)
 
     if deadline > time.monotonic():
         threading.Thread(target=run, name="mcpvectordb-until", daemon=True).start()
-    try:
-        while True:
-            item, error = arrived.get(timeout=max(0.0, deadline - time.monotonic()))
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            yield item
-    except queue.Empty:
-        return
-    finally:
-        stopped.set()
+        with contextlib.suppress(TimeoutError):
+            ended.result(max(0.0, deadline - time.monotonic()))
 
 
 def embed_progress(done: Embedded, total: int) -> Progress:
@@ -228,3 +201,22 @@ def embed_progress(done: Embedded, total: int) -> Progress:
         tokens_per_second=done.tokens_per_second,
         seconds_left=(total - chunks) * done.seconds / done.chunks if done.chunks else None,
     )
+
+
+# Of the memory for what is kept, codes are read ahead into a half (by default a million of 384
+# dimensions fit, and reading them may take longer than a question has time), words into a fourth.
+CODES_SHARE, WORDS_SHARE = 2, 4
+
+
+def read_ahead(file: File, index: ChunkIndex, budget: int, stopped: Callable[[], bool]) -> None:
+    """Read what the first questions of a process would have to read, of so much memory for it.
+
+    That is the codes of the embeddings and the postings of the commonest words, which are kept as
+    what any question reads is kept. A question meanwhile is answered as without it.
+    """
+    with contextlib.suppress(DatabaseError):  # the first question reports what is wrong
+        with file.reading(limited=False) as sql:
+            model = active_model(sql)
+            if model is not None:
+                index.vector.preload(sql, model.key, model.dimension, budget // CODES_SHARE)
+        index.keyword.preload(file, budget // WORDS_SHARE, stopped)

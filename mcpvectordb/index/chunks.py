@@ -4,30 +4,40 @@ A shelf named "document" has the tables document_chunks, document_embeddings, do
 truth), document_words (FTS5) and, for each model of the file, document_meaning_<model key> (vec0).
 Rows of the indexes have the chunk's id as rowid; ids are never used twice, so a stale row of an
 index never refers to another chunk. All methods work inside the caller's transaction.
+
+**Models.** One model of the file is active, another may be on its way in, a third may be
+provisional. Every chunk is embedded by the first two or waits for them. The provisional one is a
+fast static model (`encoder.ProvisionalEmbedder`): it has embeddings of chunks that wait for the
+active one only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import apsw
-
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import arrays, changes, models
-from mcpvectordb.index.columns import NOWHERE, ColumnSource
-from mcpvectordb.index.indexed_chunk import IndexedChunk, covers_tile, digest, visible
+from mcpvectordb.index import arrays
 from mcpvectordb.index.keyword import KeywordIndex
-from mcpvectordb.index.models import QueryEmbedding
-from mcpvectordb.index.resident import ResidentEntries
-from mcpvectordb.index.tuning import DEFAULT, Tuning
-from mcpvectordb.index.vector import VectorIndex
+from mcpvectordb.index.resident import (
+    NOWHERE,
+    ColumnSource,
+    ResidentEntries,
+    log_changes,
+    log_rebuilt,
+    selected,
+)
+from mcpvectordb.index.tuning import DEFAULT
+from mcpvectordb.index.vector import EmbeddingTable, VectorIndex
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.storage import fts5
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.text.tokens import index_text
 
 # Pending chunks that are looked up at once for an embedding to copy: bounds a write transaction.
@@ -35,6 +45,175 @@ COPIED = 512
 
 # A SQL condition on a pending chunk; its bindings are `_lease_times`.
 _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
+
+
+# The models of a file.
+
+# The settings that name the key of a model.
+ACTIVE, PROVISIONAL = "model", "provisional"
+ACTIVE_KEY = f"(SELECT CAST(value AS INTEGER) FROM settings WHERE name = '{ACTIVE}')"
+"""SQL of the key of the active model."""
+PRECISION = "embeddings"  # the setting that names the type of stored embeddings
+
+
+class ModelRow(NamedTuple):
+    """A row of the table models."""
+
+    key: int
+    name: str
+    digest: str
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEmbedding:
+    """A query's embedding by a model of the file, and the weight of its cosines in fusion.
+
+    `name` is the model's name in the catalogue, "" for one that is not in it. `is_provisional` says
+    that it is by the provisional model; `provisional` is such an embedding of the same query, for
+    passages that wait for this one's model.
+    """
+
+    model: int
+    embedding: bytes
+    weight: float
+    name: str = ""
+    is_provisional: bool = False
+    provisional: QueryEmbedding | None = None
+
+
+def active_model(sql: Sql) -> ModelRow | None:
+    """The model that searches use; None in a file into which nothing was ingested yet."""
+    return _named_by(sql, ACTIVE)
+
+
+def provisional_model(sql: Sql) -> ModelRow | None:
+    """The model that embeds what waits for the active one; None if nothing is embedded by it.
+
+    The active one never is: a setting that says so was damaged, and nothing must be deleted for it.
+    """
+    fast = _named_by(sql, PROVISIONAL)
+    own = active_model(sql) if fast else None
+    return None if fast and own and own.key == fast.key else fast
+
+
+def _named_by(sql: Sql, setting: str) -> ModelRow | None:
+    row = sql.execute(
+        "SELECT key, models.name, digest, dimension FROM models "
+        "JOIN settings ON settings.name = ? AND settings.value = CAST(key AS TEXT)",
+        (setting,),
+    ).fetchone()
+    if row and [type(value) for value in row] != [int, str, str, int]:
+        raise Damaged(
+            "the file's model is not what was written: run `mcpvectordb check`, then "
+            "`mcpvectordb salvage`"
+        )
+    return ModelRow(*row) if row else None
+
+
+def precision(sql: Sql) -> str:
+    """The type in which the file stores embeddings of texts: float32, unless it says float16."""
+    value = sql.execute("SELECT value FROM settings WHERE name = ?", (PRECISION,)).get
+    return "float16" if value == '"float16"' else "float32"
+
+
+def every_model(sql: Sql) -> list[tuple[int, int]]:
+    """Key and dimension of every model of the file; raises Damaged if one cannot be a model."""
+    types = "typeof(name) || typeof(digest)"
+    rows = list(sql.execute(f"SELECT key, dimension, {types} FROM models ORDER BY key"))
+    if strange := [
+        dimension
+        for _, dimension, types in rows
+        if types != "texttext" or not 1 <= dimension <= arrays.MAX_DIMENSION
+    ]:
+        raise Damaged(
+            f"the file names a model of {strange[0]} dimensions, which is none: run `mcpvectordb "
+            f"salvage`"
+        )
+    return [(key, dimension) for key, dimension, _ in rows]
+
+
+def model_dimension(sql: Sql, model: int) -> int:
+    """The number of values of a model's embeddings."""
+    return int(sql.execute("SELECT dimension FROM models WHERE key = ?", (model,)).get)
+
+
+def awaited_models(sql: Sql) -> list[int]:
+    """The keys of the models that embed every chunk: all but the provisional one."""
+    fast = provisional_model(sql)
+    return [key for key, _ in every_model(sql) if fast is None or key != fast.key]
+
+
+# Chunks.
+
+
+class IndexedChunk(NamedTuple):
+    """A chunk as it is indexed.
+
+    `header` is that of the table or code block that it is a part of, `front` the front matter
+    before it: found by words, but not embedded.
+    """
+
+    id: int
+    title: str
+    headings: tuple[str, ...]
+    header: str
+    text: str
+    front: str = ""
+
+    @property
+    def embedding_text(self) -> str:
+        """The text that is embedded."""
+        return embedding_text(self.title, self.headings, self.header, self.text)
+
+    @property
+    def words(self) -> str:
+        """What is found by words, apart from title and headings."""
+        return "\n".join(part for part in (self.front, self.header, self.text) if part)
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """Title, headings and words, as they are indexed for keyword search."""
+        return self.title, "\n".join(self.headings), self.words
+
+    @property
+    def hash(self) -> bytes:
+        """The hash of all of it; without front matter that of the text that is embedded."""
+        return digest(self.front + self.embedding_text)
+
+
+def embedding_text(title: str, headings: Sequence[str], header: str, text: str) -> str:
+    """The text that is embedded for a chunk: title and headings, then header and text.
+
+    Of a table's header this is the first line: the rule below it would only take tokens.
+    """
+    path = " > ".join(dict.fromkeys(part for part in (title, *headings) if part))
+    above = [part for part in (path, header.partition("\n")[0]) if part]
+    return "\n".join([*above, text])
+
+
+def covers_tile(tile: str, start: int, end: int) -> bool:
+    """Whether a chunk leaves out nothing of its tile but white space, a byte order mark or front
+    matter.
+
+    `start` and `end` are offsets in the tile.
+    """
+    from mcpvectordb.ingest.structure import front_matter
+
+    before = tile[: max(start, 0)]
+    _, front = front_matter(tile)
+    before = before[front:] if 0 < front <= len(before) else before.removeprefix("\ufeff")
+    return not (before + tile[max(end, 0) :]).strip()
+
+
+def visible(front: str) -> str:
+    """What a tile has before its chunk: front matter, or nothing to be seen."""
+    return front if front.removeprefix("\ufeff").strip() else ""
+
+
+def digest(text: str) -> bytes:
+    """The hash by which equal texts are embedded once."""
+    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 class NewChunks(NamedTuple):
@@ -47,11 +226,14 @@ class NewChunks(NamedTuple):
     first: int = 0
 
 
+_NO_TITLE = "''"
+
+
 class ChunkIndex:
     """The chunks of one shelf; `title` is the SQL for the title of the owner of chunk row `c`.
 
-    `words=False` leaves keyword search to the shelf: a context is searched as a whole. `filtered`
-    is the source of the columns by which the vector index filters chunks. `unpublished` is a SELECT
+    Without it, keyword search is left to the shelf: a memory is searched as a whole. `filtered` is
+    the source of the columns by which the vector index filters chunks. `unpublished` is a SELECT
     of the owners that are not complete: their chunks are indexed, but do not wait for embeddings.
     """
 
@@ -60,30 +242,25 @@ class ChunkIndex:
         shelf: str,
         title: str,
         *,
-        words: bool = True,
         memory: ResidentEntries | None = None,
         filtered: ColumnSource = NOWHERE,
         unpublished: str = "",
-        tuning: Tuning = DEFAULT,
     ) -> None:
+        tuning = memory.tuning if memory else DEFAULT
         self._unpublished = unpublished
-        self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", words
+        self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", bool(title)
         self.embeddings, self.pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
-        self.keyword = KeywordIndex(self.words, self.chunks, memory, tuning)
+        self.keyword = KeywordIndex(self.words, self.chunks, memory)
         self.vector = VectorIndex(
-            shelf,
-            self.embeddings,
-            "chunk",
-            "model",
+            EmbeddingTable(shelf, self.embeddings, "chunk", "model"),
             memory,
             filtered,
-            tuning,
-            uncoded=tuning.uncoded_chunks,
+            tuning.uncoded_chunks,
         )
         self._passages = (
-            f"SELECT c.id, {title}, c.headings, c.header, c.tile, c.tile_start, c.start, "
-            'c."end", p.tile '
+            f"SELECT c.id, {title or _NO_TITLE}, c.headings, c.header, c.tile, c.tile_start, "
+            'c.start, c."end", p.tile '
             f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
             "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
         )
@@ -101,34 +278,23 @@ class ChunkIndex:
             'c."end" - c.start)'
         )
 
-    def create(self, sql: apsw.Connection, model: int) -> None:
-        """Queue all chunks for a model that embeds them all; it may get a vec0 table later."""
-        if model in models.awaited(sql):
-            self._queue_missing(sql, model)
+    def queue_missing(self, sql: Sql, model: int) -> None:
+        """Have all chunks wait for a model that has not embedded them."""
+        sql.execute(
+            f"INSERT OR IGNORE INTO {self.pending} (model, chunk, leased) "
+            f"SELECT ?1, id, 0 FROM {self.chunks} "
+            f"WHERE id NOT IN (SELECT chunk FROM {self.embeddings} WHERE model = ?1)",
+            (model,),
+        )
 
-    def drop(self, sql: apsw.Connection, model: int) -> None:
+    def drop(self, sql: Sql, model: int) -> None:
         """Delete a model's embeddings and its vec0 table."""
         sql.execute(f"DELETE FROM {self.pending} WHERE model = ?", (model,))
         sql.execute(f"DELETE FROM {self.embeddings} WHERE model = ?", (model,))
         self.vector.drop(sql, model)
 
-    def put(
-        self,
-        sql: apsw.Connection,
-        owner: int,
-        title: str,
-        text: str,
-        spans: Sequence[Span],
-        first: int = 0,
-    ) -> None:
-        """Add chunks of a text: found by words at once, by meaning once they are embedded.
-
-        `first` is the position of the first of them.
-        """
-        self.put_all(sql, [NewChunks(owner, title, text, spans, first)])
-
-    def put_all(self, sql: apsw.Connection, texts: Sequence[NewChunks]) -> None:
-        """Add chunks of several texts as `put` does, with few statements."""
+    def put(self, sql: Sql, texts: Sequence[NewChunks]) -> None:
+        """Add chunks of texts: found by words at once, by meaning once they are embedded."""
         # Ids are given in advance, so that each table takes one statement.
         new = list(_rows(texts, self._last_id(sql)))
         if not new:
@@ -146,9 +312,9 @@ class ChunkIndex:
         )
         if self._has_words:
             self._put_words(sql, (each for _, each in new))
-            changes.record(sql, self.words, ids[-1:])
+            log_changes(sql, self.words, ids[-1:])
         known = [each.id for row, each in new if row[-1] in equal]
-        for model in models.awaited(sql):
+        for model in awaited_models(sql):
             sql.executemany(
                 f"INSERT INTO {self.pending} (model, chunk, leased) VALUES (?, ?, 0)",
                 ((model, id) for id in ids),
@@ -156,7 +322,7 @@ class ChunkIndex:
             if known:
                 self._copy_known(sql, model, known)
 
-    def _last_id(self, sql: apsw.Connection) -> int:
+    def _last_id(self, sql: Sql) -> int:
         """The last id that was given, from which AUTOINCREMENT would count on."""
         return int(
             sql.execute(
@@ -165,7 +331,7 @@ class ChunkIndex:
             ).get
         )
 
-    def count(self, sql: apsw.Connection, owner: int | None = None) -> int:
+    def count(self, sql: Sql, owner: int | None = None) -> int:
         """The number of chunks, of one owner or of all published ones."""
         count = f"SELECT count(*) FROM {self.chunks}"
         if owner is not None:
@@ -174,44 +340,35 @@ class ChunkIndex:
             count = f"SELECT ({count}) - ({count} WHERE owner IN ({self._unpublished}))"
         return int(sql.execute(count).get)
 
-    def has_fewer(self, sql: apsw.Connection, count: int) -> bool:
+    def has_fewer(self, sql: Sql, count: int) -> bool:
         """Whether there are fewer than so many chunks."""
         some = f"SELECT count(*) FROM (SELECT 1 FROM {self.chunks} LIMIT ?) AS few"
         return int(sql.execute(some, (count,)).get) < count
 
-    def remove(self, sql: apsw.Connection, owner: int, most: int = -1) -> int:
+    def remove(self, sql: Sql, owner: int, most: int = -1) -> int:
         """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""
-        ids = [
-            id
-            for (id,) in sql.execute(
-                f"SELECT id FROM {self.chunks} WHERE owner = ? ORDER BY position DESC LIMIT ?",
-                (owner, most),
-            )
-        ]
+        last = f"SELECT id FROM {self.chunks} WHERE owner = ? ORDER BY position DESC LIMIT ?"
+        ids = selected(sql, last, (owner, most))
         if self._has_words:
             self._deleter.delete(sql, ids)
-            changes.record(sql, self.words, ids[:1])
-        for model, _ in models.every(sql):
+            log_changes(sql, self.words, ids[:1])
+        for model, _ in every_model(sql):
             self.vector.remove(sql, model, ids)
         sql.executemany(f"DELETE FROM {self.chunks} WHERE id = ?", ((id,) for id in ids))
         return len(ids)
 
-    def touch(self, sql: apsw.Connection, owner: int) -> None:
+    def touch(self, sql: Sql, owner: int) -> None:
         """Log a change of fields by which an owner's chunks are filtered."""
-        ids = [
-            id for (id,) in sql.execute(f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
-        ]
-        for model, _ in models.every(sql):
-            changes.record(sql, self.vector.codes_table(model), ids)
+        ids = selected(sql, f"SELECT id FROM {self.chunks} WHERE owner = ?", (owner,))
+        for model, _ in every_model(sql):
+            log_changes(sql, self.vector.codes_table(model), ids)
 
-    def record_everything(self, sql: apsw.Connection) -> None:
+    def record_everything(self, sql: Sql) -> None:
         """Have every process read again what it keeps in memory of the embedded chunks."""
-        for model, _ in models.every(sql):
-            changes.record_everything(sql, self.vector.codes_table(model))
+        for model, _ in every_model(sql):
+            log_rebuilt(sql, self.vector.codes_table(model))
 
-    def passages(
-        self, sql: apsw.Connection, ids: Sequence[int] | None = None
-    ) -> Iterator[IndexedChunk]:
+    def passages(self, sql: Sql, ids: Sequence[int] | None = None) -> Iterator[IndexedChunk]:
         """The given chunks, or all, in the order of their ids."""
         chosen = "WHERE c.id IN (SELECT value FROM json_each(?)) " if ids is not None else ""
         rows = sql.execute(
@@ -225,12 +382,10 @@ class ChunkIndex:
                 decode_list(headings),
                 header,
                 ((before or "") + tile)[start - offset : end - offset],
-                visible(tile[: max(0, start - tile_start)]),
+                visible(tile[: start - tile_start]) if start > tile_start else "",
             )
 
-    def texts(
-        self, sql: apsw.Connection, owners: Sequence[int] | None = None
-    ) -> Iterator[tuple[int, str]]:
+    def texts(self, sql: Sql, owners: Sequence[int] | None = None) -> Iterator[tuple[int, str]]:
         """(owner, whole text) of the given owners, or of all that have chunks."""
         chosen, bindings = (
             ("", ())
@@ -243,55 +398,43 @@ class ChunkIndex:
         for owner, tiles in itertools.groupby(rows, key=lambda row: int(row[0])):
             yield owner, "".join(tile for _, tile in tiles)
 
-    def has_embeddings(self, sql: apsw.Connection, query: QueryEmbedding | str) -> bool:
+    def has_embeddings(self, sql: Sql, query: QueryEmbedding | str) -> bool:
         """Whether the model of a query has embedded anything."""
         model = None if isinstance(query, str) else query.model
         found = f"SELECT EXISTS (SELECT 1 FROM {self.embeddings} WHERE model = ?)"
         return bool(sql.execute(found, (model,)).get)
 
-    def owner_of(self, sql: apsw.Connection, ids: Sequence[int]) -> dict[int, int]:
+    def owner_of(self, sql: Sql, ids: Sequence[int]) -> dict[int, int]:
         """The owner of each of these chunks that exists."""
-        return dict(
-            sql.execute(
-                f"SELECT id, owner FROM {self.chunks} WHERE id IN (SELECT value FROM json_each(?))",
-                (json.dumps(ids),),
-            )
-        )
+        return self._owners(sql, "id", ids)
 
-    def chunks_of(self, sql: apsw.Connection, owners: Sequence[int]) -> dict[int, int]:
+    def chunks_of(self, sql: Sql, owners: Sequence[int]) -> dict[int, int]:
         """The chunks of these owners, with the owner of each."""
+        return self._owners(sql, "owner", owners)
+
+    def _owners(self, sql: Sql, column: str, values: Sequence[int]) -> dict[int, int]:
+        among = f"WHERE {column} IN (SELECT value FROM json_each(?))"
         return dict(
-            sql.execute(
-                f"SELECT id, owner FROM {self.chunks} "
-                "WHERE owner IN (SELECT value FROM json_each(?))",
-                (json.dumps(owners),),
-            )
+            sql.execute(f"SELECT id, owner FROM {self.chunks} {among}", (json.dumps(values),))
         )
 
-    def known(self, sql: apsw.Connection, model: int, texts: Iterable[str]) -> dict[str, bytes]:
+    def known(self, sql: Sql, model: int, texts: Iterable[str]) -> dict[str, bytes]:
         """The stored embeddings by a model of those texts that have one.
 
         Texts are as `embedding_text` returns them.
         """
         hashes = {digest(text): text for text in texts}
-        rows = (
-            row
-            for hash in hashes
-            for row in sql.execute(
-                f"SELECT c.hash, e.embedding FROM {self.chunks} c "
-                f"JOIN {self.embeddings} e ON e.chunk = c.id AND e.model = ? "
-                "WHERE c.hash = ? LIMIT 1",
-                (model, hash),
-            )
+        rows = sql.executemany(
+            f"SELECT c.hash, e.embedding FROM {self.chunks} c "
+            f"JOIN {self.embeddings} e ON e.chunk = c.id AND e.model = ? WHERE c.hash = ? LIMIT 1",
+            ((model, hash) for hash in hashes),
         )
         return {hashes[hash]: embedding for hash, embedding in rows}
 
     # The queue of pending embeddings: lease some chunks, embed them outside of any transaction,
     # settle them.
 
-    def count_pending(
-        self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
-    ) -> int:
+    def count_pending(self, sql: Sql, model: int, owners: Sequence[int] | None = None) -> int:
         """The number of chunks (of these owners, or all published) that wait for an embedding."""
         count = f"SELECT count(*) FROM {self.pending} WHERE model = ?1"
         if owners is None and self._unpublished:  # two counts are faster than a look at each row
@@ -301,9 +444,13 @@ class ChunkIndex:
         narrowed, bindings = self.owned_by(owners)
         return int(sql.execute(f"{count} {narrowed}", (model, *bindings)).get)
 
-    def pending_by_owner(
-        self, sql: apsw.Connection, model: int, owners: Sequence[int]
-    ) -> dict[int, int]:
+    def is_pending(self, sql: Sql, model: int, owners: Sequence[int] | None = None) -> bool:
+        """Whether any chunk (of these owners, or all published) waits for an embedding."""
+        narrowed, bindings = self.owned_by(owners)
+        found = f"SELECT 1 FROM {self.pending} WHERE model = ? {narrowed} LIMIT 1"
+        return sql.execute(found, (model, *bindings)).fetchone() is not None
+
+    def pending_by_owner(self, sql: Sql, model: int, owners: Sequence[int]) -> dict[int, int]:
         """How many chunks wait for an embedding, of those of these owners that have any."""
         rows = sql.execute(  # CROSS: SQLite would look at all that wait first
             f"SELECT c.owner, count(*) FROM {self.chunks} c CROSS JOIN {self.pending} p "
@@ -314,7 +461,7 @@ class ChunkIndex:
         return dict(rows)
 
     def waiting(
-        self, sql: apsw.Connection, model: int, owners: Sequence[int]
+        self, sql: Sql, model: int, owners: Sequence[int]
     ) -> list[tuple[int, IndexedChunk]]:
         """(owner, chunk) of the chunks of these owners that wait for an embedding."""
         narrowed, bindings = self.owned_by(owners)
@@ -327,17 +474,13 @@ class ChunkIndex:
         )
         return [(of[each.id], each) for each in self.passages(sql, list(of))]
 
-    def is_leased(self, sql: apsw.Connection, model: int) -> bool:
+    def is_leased(self, sql: Sql, model: int) -> bool:
         """Whether anybody is embedding chunks of this index by a model."""
-        return bool(
-            sql.execute(
-                f"SELECT EXISTS (SELECT 1 FROM {self.pending} WHERE model = ? AND {_LEASED})",
-                (model, *self._lease_times()),
-            ).get
-        )
+        some = f"SELECT EXISTS (SELECT 1 FROM {self.pending} WHERE model = ? AND {_LEASED})"
+        return bool(sql.execute(some, (model, *self._lease_times())).get)
 
     def lease(
-        self, sql: apsw.Connection, model: int, limit: int, owners: Sequence[int] | None = None
+        self, sql: Sql, model: int, limit: int, owners: Sequence[int] | None = None
     ) -> tuple[list[tuple[int, str]], int]:
         """Lease up to `limit` chunks to embed, as (id, text); also how many needed no model.
 
@@ -345,7 +488,13 @@ class ChunkIndex:
         that died are leased again. Chunks with the text of an embedded one get its embedding at
         once.
         """
-        ids = self._pending_of(sql, model, owners, COPIED)
+        narrowed, bindings = self.owned_by(owners)
+        # What was stored last is most likely asked for next.
+        newest = (
+            f"SELECT chunk FROM {self.pending} WHERE model = ? "
+            f"AND NOT {_LEASED} {narrowed} ORDER BY chunk DESC LIMIT {COPIED}"
+        )
+        ids = selected(sql, newest, (model, *self._lease_times(), *bindings))
         copied = self._copy_known(sql, model, ids)
         ids = [id for id in ids if id not in copied][:limit]
         self._lease_until(sql, time.time() + self._tuning.lease_seconds, model, ids)
@@ -358,41 +507,17 @@ class ChunkIndex:
 
     def owned_by(self, owners: Sequence[int] | None) -> tuple[str, tuple[str, ...]]:
         """SQL that narrows pending chunks to those of these owners, or published ones; bindings."""
-        if owners is None and self._unpublished:
-            return (
-                f"AND chunk NOT IN (SELECT id FROM {self.chunks} WHERE owner IN "
-                f"({self._unpublished}))",
-                (),
-            )
-        if owners is None:
-            return "", ()
-        return (
-            f"AND chunk IN (SELECT id FROM {self.chunks} "
-            "WHERE owner IN (SELECT value FROM json_each(?)))",
-            (json.dumps(owners),),
-        )
-
-    def _pending_of(
-        self, sql: apsw.Connection, model: int, owners: Sequence[int] | None, limit: int
-    ) -> list[int]:
-        """Chunks that wait for their embedding and are not leased, newest first.
-
-        What was stored last is most likely asked for next.
-        """
-        narrowed, bindings = self.owned_by(owners)
-        rows = sql.execute(
-            f"SELECT chunk FROM {self.pending} WHERE model = ? "
-            f"AND NOT {_LEASED} {narrowed} ORDER BY chunk DESC LIMIT {limit}",
-            (model, *self._lease_times(), *bindings),
-        )
-        return [id for (id,) in rows]
+        of = f"(SELECT id FROM {self.chunks} WHERE owner IN"
+        if owners is not None:
+            return f"AND chunk IN {of} (SELECT value FROM json_each(?)))", (json.dumps(owners),)
+        return (f"AND chunk NOT IN {of} ({self._unpublished}))" if self._unpublished else ""), ()
 
     def _lease_times(self) -> tuple[float, float]:
         """Between which times a valid lease ends: one that ends later is of a clock set back."""
         now = time.time()
         return now, now + self._tuning.lease_seconds
 
-    def _copy_known(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> set[int]:
+    def _copy_known(self, sql: Sql, model: int, ids: Sequence[int]) -> set[int]:
         """Give pending chunks the embedding of another chunk with the same text; returns their ids.
 
         Only the oldest and the newest of equal chunks are looked up, which keeps this linear if
@@ -412,13 +537,11 @@ class ChunkIndex:
         self.settle(sql, model, known.items())
         return set(known)
 
-    def release(self, sql: apsw.Connection, model: int, ids: Sequence[int]) -> None:
+    def release(self, sql: Sql, model: int, ids: Sequence[int]) -> None:
         """End the lease of chunks that were not embedded."""
         self._lease_until(sql, 0, model, ids)
 
-    def settle(
-        self, sql: apsw.Connection, model: int, embeddings: Iterable[tuple[int, bytes]]
-    ) -> int:
+    def settle(self, sql: Sql, model: int, embeddings: Iterable[tuple[int, bytes]]) -> int:
         """Store the embeddings of chunks that still wait for one; returns their number."""
         stored: list[tuple[int, bytes]] = []
         for chunk, embedding in embeddings:
@@ -429,29 +552,25 @@ class ChunkIndex:
             if waiting:
                 stored.append((chunk, embedding))
         self.store(sql, model, stored)
-        fast = models.provisional(sql) if stored else None
-        if fast and (active := models.active(sql)) and active.key == model:
+        fast = provisional_model(sql) if stored else None
+        if fast and (active := active_model(sql)) and active.key == model:
             self._forget(sql, fast.key, [chunk for chunk, _ in stored])
         return len(stored)
 
-    def store(
-        self, sql: apsw.Connection, model: int, embeddings: Sequence[tuple[int, bytes]]
-    ) -> None:
+    def store(self, sql: Sql, model: int, embeddings: Sequence[tuple[int, bytes]]) -> None:
         """Store embeddings of chunks that have none, in the precision of the file."""
         if not embeddings:
             return
-        dimension = models.dimension(sql, model)
+        dimension = model_dimension(sql, model)
         ids = [chunk for chunk, _ in embeddings]
-        blobs = arrays.in_precision(
-            [blob for _, blob in embeddings], dimension, models.precision(sql)
-        )
+        blobs = arrays.in_precision([blob for _, blob in embeddings], dimension, precision(sql))
         sql.executemany(
             f"INSERT INTO {self.embeddings} (chunk, model, embedding) VALUES (?, ?, ?)",
             ((chunk, model, blob) for chunk, blob in zip(ids, blobs, strict=True)),
         )
         self.vector.add_many(sql, model, ids, arrays.unpacked(blobs, dimension))
 
-    def _forget(self, sql: apsw.Connection, model: int, chunks: Sequence[int]) -> None:
+    def _forget(self, sql: Sql, model: int, chunks: Sequence[int]) -> None:
         """Delete the provisional embeddings of chunks that have their own."""
         sql.executemany(
             f"DELETE FROM {self.embeddings} WHERE chunk = ? AND model = ?",
@@ -459,9 +578,7 @@ class ChunkIndex:
         )
         self.vector.remove(sql, model, chunks)
 
-    def settle_positions(
-        self, sql: apsw.Connection, model: int, owner: int, found: Mapping[int, bytes]
-    ) -> int:
+    def settle_positions(self, sql: Sql, model: int, owner: int, found: Mapping[int, bytes]) -> int:
         """Store embeddings of an owner's chunks that wait for one, by position; their number."""
         rows = sql.execute(f"SELECT id, position FROM {self.chunks} WHERE owner = ?", (owner,))
         known = [(id, found[position]) for id, position in rows if position in found]
@@ -469,7 +586,7 @@ class ChunkIndex:
 
     # Maintenance.
 
-    def merge_steps(self, sql: apsw.Connection) -> int:
+    def merge_steps(self, sql: Sql) -> int:
         """How often `merge` should be called; 0 unless many rows were deleted since the last time.
 
         Far more often than it takes: each step begins again if others add rows in between.
@@ -477,7 +594,7 @@ class ChunkIndex:
         rows, deleted = fts5.totals(sql, self.words)[0], fts5.count_deleted(sql, self.words)
         return 2 + rows // 512 if deleted > max(self._tuning.deleted_rows, rows // 10) else 0
 
-    def merge(self, sql: apsw.Connection) -> bool:
+    def merge(self, sql: Sql) -> bool:
         """Remove the words of deleted rows from the keyword index, in part; whether some are left.
 
         FTS5 does this by itself, but then at once, for seconds in a large index.
@@ -485,28 +602,28 @@ class ChunkIndex:
         fts5.merge(sql, self.words, self._tuning.slice_pages)
         return fts5.count_deleted(sql, self.words) > 0
 
-    def optimize(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: Sql) -> None:
         """Free what deleted rows still occupy inside the indexes."""
         if self._has_words:
             fts5.optimize(sql, self.words)
-        for model, dimension in models.every(sql):
+        for model, dimension in every_model(sql):
             self.vector.rebuild(sql, model, dimension)
 
-    def rebuild(self, sql: apsw.Connection) -> None:
+    def rebuild(self, sql: Sql) -> None:
         """Create both indexes again from the tables, and queue chunks that have no embedding."""
         if self._has_words:
             fts5.clear(sql, self.words)
             self._put_words(sql, self.passages(sql))
-            changes.record_everything(sql, self.words)
+            log_rebuilt(sql, self.words)
         sql.execute(f"DELETE FROM {self.pending}")
-        for model in models.awaited(sql):
-            self._queue_missing(sql, model)
-        if fast := models.provisional(sql):
+        for model in awaited_models(sql):
+            self.queue_missing(sql, model)
+        if fast := provisional_model(sql):
             self._forget(sql, fast.key, self._embedded_twice(sql, fast.key))
-        for model, dimension in models.every(sql):
+        for model, dimension in every_model(sql):
             self.vector.rebuild(sql, model, dimension)
 
-    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+    def problems(self, sql: Sql) -> Iterator[str]:
         """The problems of the chunks and their indexes, one sentence each."""
         yield from self._broken_tiles(sql)
         yield from (
@@ -515,65 +632,53 @@ class ChunkIndex:
         )
         if self._has_words:
             yield from fts5.tombstone_problems(sql, self.words)
-            yield from self._wrong_words(sql)
-        for model, dimension in models.every(sql):
+            if not fts5.same_content(
+                sql, self.words, lambda scratch: self._put_words(scratch, self.passages(sql))
+            ):
+                yield f"{self.words}: the words in the index are not those of the chunks"
+        for model, dimension in every_model(sql):
             yield from self.vector.problems(sql, model, dimension)
-        for model in models.awaited(sql):
+        for model in awaited_models(sql):
             yield from self._lost_chunks(sql, model)
-        if fast := models.provisional(sql):
+        if fast := provisional_model(sql):
             yield from (
                 f"{self.chunks}: chunk {id} has a provisional embedding beside its own"
                 for id in self._embedded_twice(sql, fast.key)
             )
 
-    def altered(self, sql: apsw.Connection) -> Iterator[tuple[int, bytes]]:
+    def altered(self, sql: Sql) -> Iterator[tuple[int, bytes]]:
         """The chunks whose text differs from the one that was ingested, with its present hash."""
-        hashes = dict(sql.execute(f"SELECT id, hash FROM {self.chunks}"))
-        incomplete = self._incomplete(sql)
+        # The hash, and whether the chunk leaves out text of its tile, which no hash covers.
+        columns = 'id, hash, tile, start - tile_start, "end" - tile_start'
+        stored = {
+            id: (hash, covers_tile(tile, start, end))
+            for id, hash, tile, start, end in sql.execute(f"SELECT {columns} FROM {self.chunks}")
+        }
         for each in self.passages(sql):
-            if each.hash != hashes.get(each.id) or each.id in incomplete:
+            if stored[each.id] != (each.hash, True):
                 yield each.id, each.hash
 
-    def _incomplete(self, sql: apsw.Connection) -> set[int]:
-        """The chunks that leave out text of their tile, which no hash covers."""
-        rows = sql.execute(
-            f'SELECT id, tile, start - tile_start, "end" - tile_start FROM {self.chunks}'
-        )
-        return {id for id, tile, start, end in rows if not covers_tile(tile, start, end)}
-
-    def _lease_until(
-        self, sql: apsw.Connection, time: float, model: int, ids: Sequence[int]
-    ) -> None:
+    def _lease_until(self, sql: Sql, time: float, model: int, ids: Sequence[int]) -> None:
         sql.executemany(
             f"UPDATE {self.pending} SET leased = ? WHERE model = ? AND chunk = ?",
             ((time, model, id) for id in ids),
         )
 
-    def _put_words(self, sql: apsw.Connection, passages: Iterable[IndexedChunk]) -> None:
+    def _put_words(self, sql: Sql, passages: Iterable[IndexedChunk]) -> None:
         sql.executemany(
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
             ((each.id, *map(index_text, each.columns)) for each in passages),
         )
 
-    def _queue_missing(self, sql: apsw.Connection, model: int) -> None:
-        sql.execute(
-            f"INSERT OR IGNORE INTO {self.pending} (model, chunk, leased) "
-            f"SELECT ?1, id, 0 FROM {self.chunks} "
-            f"WHERE id NOT IN (SELECT chunk FROM {self.embeddings} WHERE model = ?1)",
-            (model,),
-        )
-
-    def _embedded_twice(self, sql: apsw.Connection, provisional: int) -> list[int]:
+    def _embedded_twice(self, sql: Sql, provisional: int) -> list[int]:
         """The chunks with a provisional embedding that do not wait for the active model."""
-        rows = sql.execute(
+        twice = (
             f"SELECT chunk FROM {self.embeddings} e WHERE model = ? AND NOT EXISTS "
-            f"(SELECT 1 FROM {self.pending} p WHERE p.chunk = e.chunk AND p.model = "
-            "(SELECT value FROM settings WHERE name = 'model'))",
-            (provisional,),
+            f"(SELECT 1 FROM {self.pending} p WHERE p.chunk = e.chunk AND p.model = {ACTIVE_KEY})"
         )
-        return [chunk for (chunk,) in rows]
+        return selected(sql, twice, (provisional,))
 
-    def _broken_tiles(self, sql: apsw.Connection) -> Iterator[str]:
+    def _broken_tiles(self, sql: Sql) -> Iterator[str]:
         expected = (None, 0, 0)
         for owner, position, start, tile in sql.execute(
             f"SELECT owner, position, tile_start, tile FROM {self.chunks} ORDER BY owner, position"
@@ -586,14 +691,7 @@ class ChunkIndex:
                 )
             expected = (owner, position + 1, start + len(tile))
 
-    def _wrong_words(self, sql: apsw.Connection) -> Iterator[str]:
-        def fill(scratch: apsw.Connection) -> None:
-            self._put_words(scratch, self.passages(sql))
-
-        if not fts5.same_content(sql, self.words, fill):
-            yield f"{self.words}: the words in the index are not those of the chunks"
-
-    def _lost_chunks(self, sql: apsw.Connection, model: int) -> Iterator[str]:
+    def _lost_chunks(self, sql: Sql, model: int) -> Iterator[str]:
         rows = sql.execute(
             f"SELECT id, (SELECT count(*) FROM {self.embeddings} WHERE chunk = id AND model = ?1) "
             f"+ (SELECT count(*) FROM {self.pending} WHERE chunk = id AND model = ?1) AS n "

@@ -1,46 +1,74 @@
-"""Which model a file is embedded with, and the embedder for it on this machine.
+"""Which model a file is embedded with, the embedder for it on this machine, and embedding by it.
 
 The first ingest writes the model and the chunk sizes into the file; from then on the file decides.
 The embedder is loaded when first needed. Where it is not available, text is stored and found by
 words, and results say why.
+
+**Provisional embeddings.** What waits for the file's model is found by meaning at once. A static
+model (`embedding.static`) embeds a passage a hundred times as fast as the file's model, and less
+well. Where it is installed, chunks that wait get its embeddings as soon as they are stored: in a
+table of the same kind, under a model of the file that the setting `provisional` names. The
+transaction that stores a chunk's own embedding deletes the provisional one (`ChunkIndex.settle`),
+and the one that settles the last chunk removes model and tables. A file can go without at any time:
+chunks that wait and have none are found by words, as without the model.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
-
-import apsw
 
 from mcpvectordb.config import PRECISIONS, Config
 from mcpvectordb.embedding.embedder import Embedder, checked
 from mcpvectordb.errors import (
-    Closed,
     Damaged,
+    DatabaseError,
     EmbeddingFailed,
     InvalidInput,
+    ModelDamaged,
     ModelError,
     ModelMissing,
 )
-from mcpvectordb.index import models
-from mcpvectordb.index.background import BackgroundEmbedder, embed_progress, until
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.models import ModelRow, QueryEmbedding
-from mcpvectordb.index.provisional import ProvisionalEmbedder
+from mcpvectordb.index.background import (
+    CLOSE_SECONDS,
+    BackgroundEmbedder,
+    embed_progress,
+    read_ahead,
+    run_until,
+)
+from mcpvectordb.index.chunks import (
+    ACTIVE,
+    ACTIVE_KEY,
+    PRECISION,
+    PROVISIONAL,
+    ChunkIndex,
+    ModelRow,
+    QueryEmbedding,
+    active_model,
+    precision,
+    provisional_model,
+)
+from mcpvectordb.index.resident import selected
 from mcpvectordb.ingest.span import STANDARD_SIZE
-from mcpvectordb.records import Backlog, Embedded, ProgressCallback
+from mcpvectordb.records import Backlog, Embedded, ProgressCallback, counted_passages
 from mcpvectordb.storage import deadline
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
+    from mcpvectordb.embedding.catalogue import Model
+    from mcpvectordb.embedding.embedder import StaticEmbedder
     from mcpvectordb.embedding.tokenizer import TokenPipeline
 
 BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
@@ -52,6 +80,7 @@ DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not g
 # For queries that a model cannot represent: codes (E-4021 is embedded like E-4022), and letters
 # that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
+PROVISIONAL_BATCH = 256  # chunks that are embedded (0.1 s) and stored (0.01 s) at once
 
 
 class Encoder:
@@ -65,6 +94,8 @@ class Encoder:
         self._loaded: Embedder | None = embedder
         self._lock = threading.Lock()
         self._warming: threading.Thread | None = None
+        self._reading: threading.Thread | None = None
+        self._stopped = threading.Event()
         self._tokens: TokenPipeline | None = None
         self._settled: tuple[int, int] | None = None
         self._last_query: tuple[int, str, bytes] | None = None
@@ -73,13 +104,10 @@ class Encoder:
 
     # What the file determines.
 
-    def expected_model(self, sql: apsw.Connection) -> tuple[str, int]:
+    def expected_model(self, sql: Sql) -> tuple[str, int]:
         """Name and dimension of the active model, or of the one that the first ingest chooses."""
-        model = models.active(sql)
-        if model is not None:
-            return model.name, model.dimension
-        name, _, dimension = self._identity()
-        return name, dimension
+        model = active_model(sql) or self._identity()
+        return model.name, model.dimension
 
     def ensure_model(self) -> tuple[int, int]:
         """Write model and chunk sizes into a new file; returns the file's size and overlap.
@@ -89,55 +117,43 @@ class Encoder:
         if self._settled is not None:
             return self._settled
         with self._file.reading(limited=False) as sql:
-            if models.active(sql) is not None:
+            if active_model(sql) is not None:
                 sizes = self.sizes(sql)
-                if sql.txn_state("main") != apsw.SQLITE_TXN_WRITE:  # it may be rolled back
+                if not sql.may_roll_back:
                     self._settled = sizes
                 return sizes
         with self._file.writing() as sql:
-            if models.active(sql) is None:  # another process may have been faster
-                name, digest, dimension = self._identity()
-                self._activate(sql, self.register(sql, name, digest, dimension))
-                self._put_sizes(sql, *self._automatic_sizes(name))
-                self._put_precision(sql)
+            if active_model(sql) is None:  # another process may have been faster
+                self.adopt(sql, self._identity(), *self._new_sizes(), PRECISIONS[0])
             return self.sizes(sql)
 
     def accepts(self, name: str, digest: str) -> bool:
         """Whether a new file may have this model: no embedder or other model was chosen for it."""
-        return not (self._given or self._config.model) or self._identity()[:2] == (name, digest)
+        return not (self._given or self._config.model) or self._identity()[1:3] == (name, digest)
 
-    def adopt(
-        self, sql: apsw.Connection, model: ModelRow, size: int, overlap: int, precision: str
-    ) -> ModelRow:
-        """Give a new file the model, the chunk sizes and the precision of another one."""
-        row = self.register(sql, *model[1:])
-        self._activate(sql, row)
-        self._put_sizes(sql, size, overlap)
-        self._put_precision(sql, precision)
-        return row
-
-    def expected_precision(self, sql: apsw.Connection) -> str:
-        """The type of the embeddings of the file, or the one that the first ingest chooses."""
-        if models.active(sql) is not None:
-            return models.precision(sql)
-        return self._config.embeddings or PRECISIONS[0]
-
-    def _put_precision(self, sql: apsw.Connection, other: str = PRECISIONS[0]) -> None:
-        """Write the type of embeddings into a new file; `other` is that of a file it is made of.
+    def adopt(self, sql: Sql, model: ModelRow, size: int, overlap: int, precision: str) -> ModelRow:
+        """Give a new file a model, chunk sizes, and a precision unless the configuration has one.
 
         A file that says nothing has float32, as all had before there was a choice.
         """
-        precision = self._config.embeddings or other
-        if precision != PRECISIONS[0]:
-            models.put_precision(sql, precision)
-
-    def _put_sizes(self, sql: apsw.Connection, size: int, overlap: int) -> None:
+        row = self.register(sql, *model[1:])
+        self._activate(sql, row)
         sql.execute(
             "INSERT INTO settings (name, value) VALUES ('chunk_size', ?), ('chunk_overlap', ?)",
             (str(size), str(overlap)),
         )
+        precision = self._config.embeddings or precision
+        if precision != PRECISIONS[0]:
+            _set(sql, PRECISION, f'"{precision}"')
+        return row
 
-    def sizes(self, sql: apsw.Connection) -> tuple[int, int]:
+    def expected_precision(self, sql: Sql) -> str:
+        """The type of the embeddings of the file, or the one that the first ingest chooses."""
+        if active_model(sql) is not None:
+            return precision(sql)
+        return self._config.embeddings or PRECISIONS[0]
+
+    def sizes(self, sql: Sql) -> tuple[int, int]:
         """Chunk size and overlap in tokens, as the file has them, or as it would get them."""
         kept = dict(
             sql.execute(
@@ -145,7 +161,7 @@ class Encoder:
             )
         )
         if not kept:
-            return self._automatic_sizes(self._identity()[0])
+            return self._new_sizes()
         try:
             return int(kept["chunk_size"]), int(kept["chunk_overlap"])
         except (KeyError, ValueError):
@@ -153,7 +169,7 @@ class Encoder:
                 f"the file's chunk sizes are not what was written ({kept}): run `mcpvectordb check`"
             ) from None
 
-    def register(self, sql: apsw.Connection, name: str, digest: str, dimension: int) -> ModelRow:
+    def register(self, sql: Sql, name: str, digest: str, dimension: int) -> ModelRow:
         """Add a model to the file and return its row; one that is known is returned as it is.
 
         From now on every chunk is embedded by it or waits for it.
@@ -165,13 +181,9 @@ class Encoder:
         ).fetchone()
         if row:
             return ModelRow(*row)
-        sql.execute(
-            "INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)",
-            (name, digest, dimension),
-        )
-        fixed = ModelRow(sql.last_insert_rowid(), name, digest, dimension)
+        fixed = _add_model(sql, name, digest, dimension)
         for index in self._indexes:
-            index.create(sql, fixed.key)
+            index.queue_missing(sql, fixed.key)
         return fixed
 
     def complete(self) -> None:
@@ -188,32 +200,37 @@ class Encoder:
                 with self._file.writing() as sql:
                     self.provisional.finish(sql)
 
-    def pending(self, sql: apsw.Connection, model: ModelRow) -> int:
+    def pending(self, sql: Sql, model: ModelRow) -> int:
         """The number of chunks that wait for this model."""
         return sum(index.count_pending(sql, model.key) for index in self._indexes)
 
-    def count_pending(self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]) -> int:
-        """The number of chunks of these owners that wait for the active model."""
-        model = models.active(sql)
-        return index.count_pending(sql, model.key, owners) if model else 0
-
     def pending_by_owner(
-        self, sql: apsw.Connection, index: ChunkIndex, owners: Sequence[int]
+        self, sql: Sql, index: ChunkIndex, owners: Sequence[int]
     ) -> dict[int, int]:
         """The numbers of chunks that wait for the active model, of those owners that have any."""
-        model = models.active(sql)
+        model = active_model(sql)
         return index.pending_by_owner(sql, model.key, owners) if model else {}
 
     # What this machine has.
 
     def tokens(self) -> TokenPipeline:
-        """The tokenizer that measures chunks: the model's, or the WordPiece of this package."""
+        """The tokenizer that measures chunks: the model's, or the WordPiece of this package.
+
+        The counts of the latter differ slightly from the model's, which is harmless: embedding says
+        what is wrong, and what is found by words is stored all the same.
+        """
         if self._tokens is None:
-            from mcpvectordb.index import installed
+            from mcpvectordb.embedding import weights
+            from mcpvectordb.embedding.tokenizer import SHIPPED, tokenizer_of
 
             with self._file.reading(limited=False) as sql:
-                name = self.expected_model(sql)[0]
-            self._tokens = installed.tokenizer(self._config, name)
+                name, _ = self.expected_model(sql)
+            folder = self._config.models_folder()
+            try:
+                files = weights.locate(weights.find(name, folder), folder)
+                self._tokens = tokenizer_of(files.get("tokenizer", SHIPPED))  # an endpoint has none
+            except (ModelMissing, ModelDamaged):
+                self._tokens = tokenizer_of()
         return self._tokens
 
     def asked(
@@ -244,66 +261,67 @@ class Encoder:
         if backlog is not None and backlog.pending and not backlog.embedded:
             return fast or backlog.note
         with self._file.reading() as sql:
-            fixed = models.active(sql)
+            fixed = active_model(sql)
         if fixed is None:
             return "nothing has been ingested yet"
         if not wait and self.loading:
             return "the model is still loading; ask again in a moment"
-        from mcpvectordb.index import installed
+        from mcpvectordb.embedding.catalogue import CATALOGUE
 
+        known = self._last_query  # documents and memories are asked by the same embedding
         try:
             with deadline.paused():
                 embedder = self._embedder(fixed)
-                vector = self._query_vector(embedder, fixed.key, text)
+                if known is None or known[:2] != (fixed.key, text):
+                    known = fixed.key, text, checked(embedder, [text], query=True)[0].tobytes()
+                    self._last_query = known
         except ModelError as error:
             return str(error)
-        blind = blind and getattr(embedder, "latin_only", False)
-        return QueryEmbedding(
-            fixed.key,
-            vector,
-            BLIND_VECTOR_WEIGHT if blind else self._weight(embedder),
-            installed.catalogued(fixed),
-            provisional=fast,
-        )
-
-    def _query_vector(self, embedder: Embedder, model: int, text: str) -> bytes:
-        """The embedding of a query; documents and memories are asked by the same one."""
-        known = self._last_query
-        if known is None or known[:2] != (model, text):
-            known = model, text, checked(embedder, [text], query=True)[0].tobytes()
-            self._last_query = known
-        return known[2]
+        weight = self._config.vector_weight
+        if blind and getattr(embedder, "latin_only", False):
+            weight = BLIND_VECTOR_WEIGHT
+        elif weight is None:
+            weight = getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT)
+        listed = CATALOGUE.get(fixed.name)
+        name = fixed.name if listed and listed.digest == fixed.digest else ""
+        return QueryEmbedding(fixed.key, known[2], weight, name, provisional=fast)
 
     def missing_reason(self) -> str:
         """Why the file's model is not available on this machine; "" if it is.
 
         The model is not loaded for that.
         """
-        from mcpvectordb.index import installed
-
         with self._file.reading() as sql:
-            fixed = models.active(sql)
+            fixed = active_model(sql)
         try:
             if fixed is not None and self._loaded is None:
-                installed.locate(self._config, fixed)
+                self._located(fixed)
             elif fixed is not None:
                 self._embedder(fixed)
         except ModelError as error:
             return str(error)
         return ""
 
-    def warm(self) -> None:
+    def warm(self, *, wait: bool = False) -> None:
         """Load the model in a thread; then begin to embed in the background, if that is wanted.
 
-        Until it is loaded, hybrid searches use words alone, and their results say so.
+        Until it is loaded, hybrid searches use words alone, and their results say so. Another
+        thread reads ahead what the first questions would have to read. `wait` waits for both.
         """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
-
-    def wait_for_model(self) -> None:
-        """Wait until `warm` has loaded the model."""
-        if self._warming is not None:
+        if self._reading is None:
+            budget, stopped = self._config.resident_bytes, self._stopped.is_set
+            self._reading = threading.Thread(
+                target=read_ahead,
+                args=(self._file, self._indexes[0], budget, stopped),
+                name="mcpvectordb-read-ahead",
+                daemon=True,
+            )
+            self._reading.start()
+        if wait:
             self._warming.join()
+            self._reading.join()
 
     @property
     def loading(self) -> bool:
@@ -347,7 +365,7 @@ class Encoder:
 
         def count() -> int:
             with self._file.reading(limited=False) as sql:
-                return self.count_pending(sql, index, [owner])
+                return self.pending_by_owner(sql, index, [owner]).get(owner, 0)
 
         self.provisional.fill(index, [owner], least=BATCH + 1)
         done = self.background.embed(index, owner, count, deadline, progress)
@@ -376,7 +394,7 @@ class Encoder:
         """
         indexes = [index] if index else self._indexes
         with self._file.reading(limited=False) as sql:
-            model = model or models.active(sql)
+            model = model or active_model(sql)
             total = (
                 sum(each.count_pending(sql, model.key, owners) for each in indexes) if model else 0
             )
@@ -384,22 +402,24 @@ class Encoder:
         if model is None or total == 0:
             self.complete()
             return done
-        report = progress or (lambda _: None)
-        for each in indexes:
-            self.provisional.fill(
-                each,
-                owners,
-                least=BATCH + 1,
-                report=lambda: report(embed_progress(done, total)),
-            )
+
+        def report() -> None:
+            if progress:
+                progress(embed_progress(done, total))
+
+        for each in indexes if total > BATCH else ():
+            self.provisional.fill(each, owners, least=BATCH + 1, report=report)
         embedder = self._embedder(model)
+        most = getattr(embedder, "batch", BATCH)  # that of a server has a limit of its own
         for each in indexes:
-            most = getattr(embedder, "batch", BATCH)  # that of a server has a limit of its own
-            while (some := self._embed_batch(each, model, embedder, owners, most)) is not None:
-                if not some.chunks:  # other processes work on all that is left
+            more = True
+            while more:
+                some, more = self._embed_batch(each, model, embedder, owners, most)
+                if more and not some.chunks:  # other processes work on all that is left
                     time.sleep(POLL_SECONDS)
                 done += some
-                report(embed_progress(done, total))
+                if more or some.chunks:
+                    report()
         return done
 
     def embed_some(
@@ -415,13 +435,14 @@ class Encoder:
         Nothing is embedded if other processes have leased all of them or, with `alone`, any.
         """
         with self._file.reading(limited=False) as sql:
-            model = models.active(sql)
-            if model is None or not index.count_pending(sql, model.key, owners):
+            model = active_model(sql)
+            if model is None or not index.is_pending(sql, model.key, owners):
                 return None
             if alone and index.is_leased(sql, model.key):
                 return Embedded()
         self.provisional.fill(index, owners, least=BATCH + 1)
-        return self._embed_batch(index, model, self._embedder(model), owners, most)
+        some, more = self._embed_batch(index, model, self._embedder(model), owners, most)
+        return some if more or some.chunks else None
 
     def _embed_batch(
         self,
@@ -430,9 +451,9 @@ class Encoder:
         embedder: Embedder,
         owners: Sequence[int] | None,
         most: int,
-    ) -> Embedded | None:
+    ) -> tuple[Embedded, bool]:
         """Lease a batch of the queue (`ChunkIndex.lease`), embed it outside of transactions, and
-        store it; nothing if other processes have leased the rest, None if there is none.
+        store it; nothing if other processes have leased the rest. Whether any are pending then.
 
         Chunks whose text is known get its embedding, beside the batch.
         """
@@ -440,10 +461,8 @@ class Encoder:
             batch, copied = index.lease(sql, model.key, most, owners)
             if copied:
                 self.provisional.finish(sql)
-            if not batch and not copied and not index.count_pending(sql, model.key, owners):
-                return None
-        if not batch:
-            return Embedded(chunks=copied)
+            if not batch:
+                return Embedded(chunks=copied), index.is_pending(sql, model.key, owners)
         began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
         texts = list(dict.fromkeys(text for _, text in batch))
         try:
@@ -458,18 +477,20 @@ class Encoder:
                 sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
             )
             self.provisional.finish(sql)
+            more = index.is_pending(sql, model.key, owners)
         # An embedder of the user's own does not count tokens.
         tokens = (
             sum(map(self.tokens().count, texts))
             if counted is None
             else getattr(embedder, "tokens_embedded", counted) - counted
         )
-        return Embedded(chunks=copied + settled, tokens=tokens, seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return Embedded(chunks=copied + settled, tokens=tokens, seconds=seconds), more
 
     def backlog(self, index: ChunkIndex) -> Backlog:
         """How many chunks of an index wait for the active model, and what becomes of them."""
         with self._file.reading() as sql:
-            model = models.active(sql)
+            model = active_model(sql)
             pending = index.count_pending(sql, model.key) if model else 0
             passages = index.count(sql) if pending else 0
             provisional = min(pending, self.provisional.count(sql, index)) if pending else 0
@@ -489,20 +510,19 @@ class Encoder:
 
     def _outlook(self, leased: bool) -> str:
         """What becomes of chunks that wait; `leased` if somebody is embedding some."""
-        failed = self.provisional.error
-        return self._next_step(leased) + (f"; no provisional embeddings: {failed}" * bool(failed))
-
-    def _next_step(self, leased: bool) -> str:
         if self.background is not None:
-            failed = self.background.error
-            return (
-                f"embedding failed: {failed}" if failed else "embedding goes on in the background"
-            )
-        if leased:
-            return "another process is embedding"
-        if self._file.dialect.origins:
-            return "they were embedded by another model, or not yet when they were published"
-        return self.missing_reason() or "run `mcpvectordb embed`"
+            error = self.background.error
+            next = f"embedding failed: {error}" if error else "embedding goes on in the background"
+        elif self._file.dialect.origins:
+            next = "they were embedded by another model, or not yet when they were published"
+        elif self._file.read_only:
+            next = "the file is open for reading only, so nothing can be embedded here"
+        elif leased:
+            next = "another process is embedding"
+        else:
+            next = self.missing_reason() or "run `mcpvectordb embed`"
+        failed = self.provisional.error
+        return f"{next}; no provisional embeddings: {failed}" if failed else next
 
     def embed_texts(
         self, index: ChunkIndex, texts: Sequence[str], *, deadline: float | None = None
@@ -513,14 +533,30 @@ class Encoder:
         not available on this machine, another ModelError if it failed.
         """
         with self._file.reading(limited=False) as sql:
-            model = models.active(sql)
+            model = active_model(sql)
             if model is None:
                 raise ModelMissing("the file has no model yet: settle it first")
             vectors = index.known(sql, model.key, texts)
         missing = [text for text in dict.fromkeys(texts) if text not in vectors]
-        for batch in until(deadline, self._embedded_texts(model, missing)):
-            vectors.update(batch)
-        return model.key, vectors
+
+        def embed() -> None:
+            for start in range(0, len(missing), BATCH):
+                if deadline is not None and time.monotonic() >= deadline:
+                    return
+                batch, embedder = missing[start : start + BATCH], self._embedder(model)
+                try:
+                    rows = checked(embedder, batch)
+                except ModelError:
+                    raise
+                except Exception as error:
+                    raise EmbeddingFailed(f"{embedder.name} failed: {error}") from error
+                vectors.update((text, row.tobytes()) for text, row in zip(batch, rows, strict=True))
+
+        if deadline is None:
+            embed()
+        else:
+            run_until(deadline, embed)
+        return model.key, dict(vectors)  # a batch that comes too late is not in it
 
     def embeddings(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """The embeddings of texts by the active model, a row for each; raises ModelError."""
@@ -528,7 +564,7 @@ class Encoder:
             raise InvalidInput("texts must be a list of strings, not one string")
         self.ensure_model()
         with self._file.reading(limited=False) as sql:
-            model = models.active(sql)
+            model = active_model(sql)
         assert model is not None, "the file has a model now"  # noqa: S101
         embedder = self._embedder(model)
         # In batches, so that a long list does not take memory for all of its tokens at once.
@@ -537,28 +573,17 @@ class Encoder:
             [checked(embedder, texts[start : start + BATCH], query=query) for start in batches]
         )
 
-    def _embedded_texts(self, model: ModelRow, texts: Sequence[str]) -> Iterator[dict[str, bytes]]:
-        """The embeddings of texts, a batch at a time."""
-        for batch in (texts[start : start + BATCH] for start in range(0, len(texts), BATCH)):
-            embedder = self._embedder(model)
-            try:
-                rows = checked(embedder, batch)
-            except ModelError:
-                raise
-            except Exception as error:
-                raise EmbeddingFailed(f"{embedder.name} failed: {error}") from error
-            yield {text: row.tobytes() for text, row in zip(batch, rows, strict=True)}
-
     def use(self, name: str, progress: ProgressCallback | None = None) -> ModelRow:
         """Embed everything by another model and switch to it at the end.
 
         Until then searches use the old one.
         """
-        from mcpvectordb.index import installed
+        from mcpvectordb.embedding import weights
 
-        spec = installed.embedder(self._config, name)
+        spec = weights.embedder(name, self._config.models_folder())
+        weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
-            fast = models.provisional(sql)
+            fast = provisional_model(sql)
             if fast and fast.digest == spec.digest:
                 self.provisional.drop(sql)
             new = self.register(sql, spec.name, spec.digest, spec.dimension)
@@ -571,18 +596,11 @@ class Encoder:
         self._loaded, self._tokens = None, None
         return new
 
-    def _activate(self, sql: apsw.Connection, model: ModelRow) -> None:
+    def _activate(self, sql: Sql, model: ModelRow) -> None:
         self.provisional.drop(sql)
-        sql.execute(
-            "INSERT OR REPLACE INTO settings (name, value) VALUES ('model', ?)", (str(model.key),)
-        )
-        for old in [
-            int(key)
-            for (key,) in sql.execute("SELECT key FROM models WHERE key <> ?", (model.key,))
-        ]:
-            for index in self._indexes:
-                index.drop(sql, old)
-            sql.execute("DELETE FROM models WHERE key = ?", (old,))
+        _set(sql, ACTIVE, str(model.key))
+        for old in selected(sql, "SELECT key FROM models WHERE key <> ?", (model.key,)):
+            _drop_model(sql, self._indexes, old)
 
     def _embedder(self, fixed: ModelRow) -> Embedder:
         """The embedder for a model of the file; loaded once."""
@@ -599,42 +617,59 @@ class Encoder:
                 fixed.name,
                 fixed.digest,
             ):
-                from mcpvectordb.index import installed
-
-                self._loaded = installed.load(self._config, fixed)
+                self._loaded = self._load(fixed)
             return self._loaded
 
-    def _weight(self, embedder: Embedder) -> float:
-        wanted = self._config.vector_weight
-        return (
-            getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT) if wanted is None else wanted
-        )
+    def _load(self, fixed: ModelRow) -> Embedder:
+        spec, files = self._located(fixed)
+        if spec.endpoint:
+            from mcpvectordb.embedding.endpoint import EndpointEmbedder
+
+            return EndpointEmbedder(spec, fixed.digest, proxy=self._config.proxy)
+        if spec.static:
+            from mcpvectordb.embedding.embedder import StaticEmbedder
+
+            return StaticEmbedder(spec, files)
+        from mcpvectordb.embedding.embedder import OnnxEmbedder
+
+        return OnnxEmbedder(spec, files, cache=self._config.cache_folder())
+
+    def _located(self, fixed: ModelRow) -> tuple[Model, dict[str, Path]]:
+        """The model of a file and its files; raises ModelError if they are not on this machine."""
+        from mcpvectordb.embedding import weights
+
+        folder = self._config.models_folder()
+        spec = weights.find_build(fixed.name, fixed.digest, folder)
+        return spec, weights.locate(spec, folder)
 
     def _warm(self) -> None:
-        with contextlib.suppress(ModelError, Closed):  # the first search reports what is wrong
+        # The first search reports what is wrong; a file may also be closed meanwhile.
+        with contextlib.suppress(ModelError, DatabaseError):
             with self._file.reading(limited=False) as sql:
-                fixed = models.active(sql)
+                fixed = active_model(sql)
             if fixed is not None:
                 checked(self._embedder(fixed), ["warm"], query=True)
         if self.background is not None:
             self.background.ask()
 
-    def _identity(self) -> tuple[str, str, int]:
-        """Name, digest and dimension of the model that a new file gets."""
+    def _identity(self) -> ModelRow:
+        """The model that a new file gets: the given or named one, or the best one installed."""
         if self._given is not None:
-            return self._given.name, _digest(self._given), self._given.dimension
-        from mcpvectordb.index import installed
+            return ModelRow(0, self._given.name, _digest(self._given), self._given.dimension)
+        from mcpvectordb.embedding import weights
 
-        spec = installed.chosen(self._config)
-        return spec.name, spec.digest, spec.dimension
+        folder, name = self._config.models_folder(), self._config.model
+        spec = weights.find(name, folder) if name else weights.default(folder)
+        return ModelRow(0, spec.name, spec.digest, spec.dimension)
 
-    def _automatic_sizes(self, name: str) -> tuple[int, int]:
-        if self._config.chunk_size:
-            return self._config.chunk_size, self._config.chunk_overlap
-        return STANDARD_SIZE, self._config.chunk_overlap
+    def _new_sizes(self) -> tuple[int, int]:
+        return self._config.chunk_size or STANDARD_SIZE, self._config.chunk_overlap
 
     def close(self) -> None:
         """End what goes on in the background, and release the model."""
+        self._stopped.set()
+        if self._reading is not None and self._reading is not threading.current_thread():
+            self._reading.join(CLOSE_SECONDS)
         if self.background is not None:
             self.background.close()
         self.provisional.close()
@@ -646,3 +681,195 @@ class Encoder:
 
 def _digest(embedder: Embedder) -> str:
     return str(getattr(embedder, "digest", ""))
+
+
+def _add_model(sql: Sql, name: str, digest: str, dimension: int) -> ModelRow:
+    sql.execute(
+        "INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)", (name, digest, dimension)
+    )
+    return ModelRow(sql.last_insert_rowid(), name, digest, dimension)
+
+
+def _drop_model(sql: Sql, indexes: Sequence[ChunkIndex], key: int) -> None:
+    for index in indexes:
+        index.drop(sql, key)
+    sql.execute("DELETE FROM models WHERE key = ?", (key,))
+
+
+def _set(sql: Sql, setting: str, value: str) -> None:
+    sql.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (setting, value))
+
+
+class ProvisionalEmbedder:
+    """Embeds chunks of a file that wait for its model, and queries for them.
+
+    `error` says why it failed, if it did; it is not tried again then.
+    """
+
+    def __init__(self, file: File, config: Config, indexes: Sequence[ChunkIndex]) -> None:
+        self._file, self._config, self._indexes = file, config, indexes
+        self.error = ""
+
+    @cached_property
+    def _spec(self) -> Model:
+        from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL
+
+        return CATALOGUE[PROVISIONAL]
+
+    @cached_property
+    def _embedder(self) -> StaticEmbedder | None:
+        """The static model; None if it is not installed or not wanted."""
+        from mcpvectordb.embedding import weights
+        from mcpvectordb.embedding.embedder import StaticEmbedder
+
+        folder = self._config.models_folder()
+        if not self._config.provisional or not weights.installed(self._spec, folder):
+            return None
+        return StaticEmbedder(self._spec, weights.locate(self._spec, folder))
+
+    @property
+    def _usable(self) -> bool:
+        return self._embedder is not None and not self.error
+
+    def fill(
+        self,
+        index: ChunkIndex,
+        owners: Sequence[int] | None = None,
+        *,
+        least: int = 1,
+        report: Callable[[], None] | None = None,
+    ) -> None:
+        """Embed the chunks that wait, of these owners or all, the newest first.
+
+        If fewer than `least` wait in all, nothing is done: the file's model soon comes to them.
+        """
+        embedder = self._embedder
+        if embedder is None or self.error or self._file.read_only:
+            return
+        while batch := self._lacking(index, owners, least):
+            try:
+                vectors = checked(embedder, [text for _, text in batch])
+            except ModelError as error:
+                self.error = str(error)
+                return
+            with self._file.writing() as sql:
+                fast = self._registered(sql)
+                if fast is None:
+                    return
+                rows = [row.tobytes() for row in vectors]
+                _store(sql, index, fast, list(zip([id for id, _ in batch], rows, strict=True)))
+            if report:
+                report()
+
+    def count(self, sql: Sql, index: ChunkIndex) -> int:
+        """How many chunks of an index can be found by their provisional embeddings here."""
+        fast = provisional_model(sql)
+        if fast is None or fast.digest != self._spec.digest or not self._usable:
+            return 0
+        return index.vector.count(sql, fast.key)
+
+    def note(self, waiting: int = 0, error: str = "") -> str:
+        """How passages that were stored and wait are found until they are embedded.
+
+        Either so many wait, or embedding them failed by an error.
+        """
+        helped = self._usable
+        now = "found by words and provisional embeddings" if helped else "found by words"
+        later = "its own" if helped else "meaning"
+        if error:
+            return f"stored and {now}, but not yet by {later}: {error}"
+        return f"{now} now; by {later} as embedding proceeds, {counted_passages(waiting)} waiting"
+
+    def query(self, text: str, weight: float | None) -> QueryEmbedding | None:
+        """A query's embedding for the chunks that have provisional ones; None if it failed.
+
+        `weight` is that of its cosines in fusion; None is the model's own.
+        """
+        with self._file.reading() as sql:
+            fast = provisional_model(sql)
+        if fast is None or self._embedder is None:
+            return None
+        try:
+            vector = checked(self._embedder, [text], query=True)[0]
+        except ModelError as error:
+            self.error = str(error)
+            return None
+        own = self._embedder.vector_weight if weight is None else weight
+        return QueryEmbedding(fast.key, vector.tobytes(), own, self._spec.name, is_provisional=True)
+
+    def is_done(self, sql: Sql) -> bool:
+        """Whether the file has a provisional model although nothing waits for the active one."""
+        if provisional_model(sql) is None:
+            return False
+        waits = "SELECT EXISTS (SELECT 1 FROM {} WHERE model = {})"
+        return not any(
+            sql.execute(waits.format(each.pending, ACTIVE_KEY)).get for each in self._indexes
+        )
+
+    def finish(self, sql: Sql) -> None:
+        """Remove what is provisional from the file once nothing waits for the active model."""
+        if self.is_done(sql):
+            self.drop(sql)
+
+    def drop(self, sql: Sql) -> None:
+        """Remove all that is provisional from the file."""
+        fast = provisional_model(sql)
+        if fast:
+            _drop_model(sql, self._indexes, fast.key)
+        sql.execute("DELETE FROM settings WHERE name = ?", (PROVISIONAL,))
+
+    def close(self) -> None:
+        """Release the model."""
+        if "_embedder" in self.__dict__ and self._embedder is not None:
+            self._embedder.close()
+
+    def _lacking(
+        self, index: ChunkIndex, owners: Sequence[int] | None, least: int
+    ) -> list[tuple[int, str]]:
+        """Some chunks that wait and have no provisional embedding, with their texts."""
+        with self._file.reading(limited=False) as sql:
+            active, fast = active_model(sql), provisional_model(sql)
+            if active is None or active.digest == self._spec.digest:
+                return []
+            waiting = index.count_pending(sql, active.key)
+            known = index.vector.count(sql, fast.key) if fast else 0
+            # Two counts are faster than a look at each chunk that waits.
+            if waiting < max(1, least) or known >= waiting:
+                return []
+            narrowed, bindings = index.owned_by(owners)
+            newest = (
+                f"SELECT chunk FROM {index.pending} p WHERE model = ? AND NOT EXISTS (SELECT 1 "
+                f"FROM {index.embeddings} e WHERE e.chunk = p.chunk AND e.model = ?) {narrowed} "
+                f"ORDER BY chunk DESC LIMIT {PROVISIONAL_BATCH}"
+            )
+            ids = selected(sql, newest, (active.key, fast.key if fast else 0, *bindings))
+            return [(each.id, each.embedding_text) for each in index.passages(sql, ids)]
+
+    def _registered(self, sql: Sql) -> ModelRow | None:
+        """The provisional model of the file, added if it has none; None if it needs none any more.
+
+        The same model may be on its way in as the file's own: then it is not the provisional one.
+        """
+        fast, active = provisional_model(sql), active_model(sql)
+        spec = self._spec
+        if active is None or active.digest == spec.digest:
+            return None
+        if fast is not None:
+            return fast if fast.digest == spec.digest else None
+        if sql.execute("SELECT 1 FROM models WHERE digest = ?", (spec.digest,)).fetchone():
+            return None
+        fast = _add_model(sql, spec.name, spec.digest, spec.dimension)
+        _set(sql, PROVISIONAL, str(fast.key))
+        return fast
+
+
+def _store(sql: Sql, index: ChunkIndex, model: ModelRow, rows: Sequence[tuple[int, bytes]]) -> None:
+    """Store the embeddings of chunks that still wait for the active model and have none yet."""
+    waiting = selected(
+        sql,
+        f"SELECT chunk FROM {index.pending} p WHERE model = {ACTIVE_KEY} "
+        "AND chunk IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 "
+        f"FROM {index.embeddings} e WHERE e.chunk = p.chunk AND e.model = ?)",
+        (json.dumps([id for id, _ in rows]), model.key),
+    )
+    index.store(sql, model.key, [row for row in rows if row[0] in set(waiting)])

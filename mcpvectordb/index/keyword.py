@@ -1,26 +1,39 @@
-"""Keyword search over chunks: BM25 by FTS5, or by postings that a process keeps in memory.
+"""Keyword search: BM25 by FTS5, or by postings that a process keeps in memory.
 
 Both give the same ids, scores and order for the same query: every term counts, and every row that
 has one is scored. Which of the two is used is a matter of cost only (`worth_loading`).
+
+FTS5 walks through all rows of every term in every query. Postings are read from it once for each
+term: which rows have it, and how often. They give the BM25 of every row for a query in about a
+millisecond. Rows are only ever added under higher ids, or deleted, so postings are brought up to
+date by reading newer rows. The scores are FTS5's own, to the last bit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import apsw
-
-from mcpvectordb.index import Allowed, Ranked
-from mcpvectordb.index.postings import Postings
-from mcpvectordb.index.resident import ResidentEntries, snapshot
-from mcpvectordb.index.tuning import DEFAULT, Tuning
-from mcpvectordb.storage import fts5
+from mcpvectordb.errors import Damaged
+from mcpvectordb.index.resident import (
+    Allowed,
+    Ranked,
+    ResidentEntries,
+    changes_since,
+    newest_change,
+)
+from mcpvectordb.storage import deadline, fts5
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
-from mcpvectordb.text.bm25 import full_score
-from mcpvectordb.text.query import Query, fts5_phrase
-from mcpvectordb.text.stop_words import ENGLISH
+from mcpvectordb.storage.lazy import np
+from mcpvectordb.text.query import K1, B, Query, fts5_phrase, full_score, idf
+from mcpvectordb.text.tokens import ENGLISH, index_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TITLE_WEIGHT = 2  # an occurrence in the title counts as two in the text
 # Words that at least this share of the rows have are worth reading before they are asked for: the
@@ -57,21 +70,19 @@ class KeywordIndex:
         words: str,
         chunks: str,
         memory: ResidentEntries | None = None,
-        tuning: Tuning = DEFAULT,
         weight: int = TITLE_WEIGHT,
         newest: bool = False,
     ) -> None:
-        self._words, self._chunks, self._tuning = words, chunks, tuning
+        self._words, self._chunks = words, chunks
         self._bm25, self._ties = f"bm25({words}, {weight})", "DESC" if newest else "ASC"
         self._kept, self._memory = memory is not None, memory or ResidentEntries(0)
+        self._tuning = self._memory.tuning
         self._postings = Postings(words, TITLE_WEIGHT, self._memory)
 
-    def match(
-        self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int
-    ) -> KeywordMatch:
+    def match(self, sql: Sql, query: Query, allowed: Allowed, limit: int) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
         frequencies: dict[str, int] | None = None
-        if query.phrases or not self._kept or not snapshot(sql).committed:
+        if query.phrases or not self._kept or sql.may_roll_back:
             # Postings have no positions for phrases. FTS5 writes its shadow tables, from which
             # postings are read, only when it commits.
             frequencies = self._frequencies(sql, query)
@@ -107,29 +118,32 @@ class KeywordIndex:
 
     def _match_in_file(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         query: Query,
         allowed: Allowed,
         limit: int,
         frequencies: dict[str, int],
     ) -> KeywordMatch:
+        total, _ = fts5.totals(sql, self._words)
+        return KeywordMatch(
+            self.best(sql, *self._matching(query), allowed, limit),
+            lambda ids: self._scores_in_file(sql, query, ids),
+            *full_score(query, total, frequencies),
+        )
+
+    def best(
+        self, sql: Sql, matching: str, bindings: Sequence[str], allowed: Allowed, limit: int
+    ) -> Ranked:
+        """(id, BM25) of the best rows that fulfil a condition on the table, best first."""
         within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
-        matching, bindings = self._matching(query)
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} AS score FROM {self._words} "
             f"WHERE {matching} {within}ORDER BY score DESC, rowid {self._ties} LIMIT ?",
             (*bindings, *allowed.bindings, limit),
         )
-        total, _ = fts5.totals(sql, self._words)
-        return KeywordMatch(
-            list(rows),
-            lambda ids: self._scores_in_file(sql, query, ids),
-            *full_score(query, total, frequencies),
-        )
+        return list(rows)
 
-    def _scores_in_file(
-        self, sql: apsw.Connection, query: Query, ids: Sequence[int]
-    ) -> dict[int, float]:
+    def _scores_in_file(self, sql: Sql, query: Query, ids: Sequence[int]) -> dict[int, float]:
         """The BM25 of the given chunks; 0 for those that share no word with the query."""
         # The plus sign keeps SQLite from running the whole MATCH again for every single id.
         matching, bindings = self._matching(query)
@@ -152,20 +166,20 @@ class KeywordIndex:
         excluded = f"SELECT rowid FROM {self._words} WHERE {matching}"
         return f"{matching} AND +rowid NOT IN ({excluded})", (query.match, query.excluded)
 
-    def _frequencies(self, sql: apsw.Connection, query: Query) -> dict[str, int]:
+    def _frequencies(self, sql: Sql, query: Query) -> dict[str, int]:
         """The number of chunks that have each term and phrase of a query."""
         return {
             term: self.frequency(sql, term)
             for term in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
-    def frequency(self, sql: apsw.Connection, expression: str, most: int = -1) -> int:
+    def frequency(self, sql: Sql, expression: str, most: int = -1) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
         rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? LIMIT ?"
         return int(sql.execute(f"SELECT count(*) FROM ({rows})", (expression, most)).get)
 
     def each(
-        self, sql: apsw.Connection, expression: str, weights: Sequence[float], owners: Allowed
+        self, sql: Sql, expression: str, weights: Sequence[float], owners: Allowed
     ) -> Iterator[tuple[int, int, float]]:
         """(owner, chunk, BM25) of all matching chunks of the allowed owners.
 
@@ -180,7 +194,7 @@ class KeywordIndex:
         )
         yield from rows
 
-    def owners(self, sql: apsw.Connection, expression: str, owners: Allowed) -> Iterator[int]:
+    def owners(self, sql: Sql, expression: str, owners: Allowed) -> Iterator[int]:
         """The distinct ones of the allowed owners that have a matching chunk; nothing is scored."""
         within = f"AND c.owner IN ({owners.select})" if owners.select else ""
         rows = sql.execute(
@@ -204,3 +218,394 @@ class KeywordIndex:
                     (*allowed.bindings, expression),
                 )
         return allowed
+
+
+# Postings.
+
+ROWS = ""  # the key of an index's rows in memory; its other keys are tokens and expressions
+MOST_TOKENS = 10_000  # expressions whose token is remembered
+SINGLE_PRECISION = 1e-4  # relative: above the rounding error of a score in float32
+STRIDE = 64  # rows per column, of which only the best counts for the block-max bound
+# A term in more than this share of the rows is kept as one count per row, which is smaller and
+# faster than a list of places.
+DENSE = 1 / 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of an FTS5 table in the order of their ids; deleted ones keep their places.
+
+    Postings refer to places, so they fit only rows of the same `version`.
+    """
+
+    ids: NDArray[np.int64]
+    lengths: NDArray[np.float64]
+    present: NDArray[np.bool_]
+    rough_norms: NDArray[np.float32]
+    count: int
+    average: float  # length
+    seq: int
+    version: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory this takes."""
+        return 21 * len(self.ids)
+
+    @property
+    def last(self) -> int:
+        """The highest id."""
+        return int(self.ids[-1]) if len(self.ids) else 0
+
+    @property
+    def deleted(self) -> int:
+        """The number of rows that were deleted since these were read."""
+        return len(self.ids) - self.count
+
+    def norms(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """BM25's length normalization of the rows at the given places."""
+        return _norms(self.lengths[places], self.average)
+
+    def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places of ids; ids without a row are left out."""
+        found = self.ids.searchsorted(ids)
+        inside = found < len(self.ids)
+        found, ids = found[inside], ids[inside]
+        same: NDArray[np.int64] = found[self.ids[found] == ids]
+        return same
+
+
+@dataclass(frozen=True, slots=True)
+class TermPostings:
+    """How often a term is in the rows at `places` (None: in every row), of rows up to id `last`."""
+
+    places: NDArray[np.int32] | None
+    counts: NDArray[np.uint16]
+    rows: int  # that have it, deleted ones included
+    last: int
+    version: int  # of the Rows that the places belong to
+
+    @property
+    def size(self) -> int:
+        """How many bytes of memory this takes."""
+        return self.counts.nbytes + (0 if self.places is None else self.places.nbytes)
+
+    @property
+    def having(self) -> NDArray[np.int32]:
+        """The places of the rows that have the term."""
+        if self.places is not None:
+            return self.places
+        return np.flatnonzero(self.counts).astype(np.int32)
+
+    def frequency(self, rows: Rows) -> int:
+        """The number of existing rows that have the term."""
+        return int(np.count_nonzero(rows.present[self.having])) if rows.deleted else self.rows
+
+    def counts_at(self, places: NDArray[np.int32]) -> NDArray[np.float64]:
+        """How often the term is in the rows at the given places."""
+        if self.places is None:
+            return self.counts[places].astype(np.float64)
+        if not len(self.places):
+            return np.zeros(len(places))
+        found = np.minimum(self.places.searchsorted(places), len(self.places) - 1)
+        return np.where(self.places[found] == places, self.counts[found], 0.0)
+
+
+class Postings:
+    """The postings of one FTS5 table; an occurrence in the column `title` counts `title_weight`."""
+
+    def __init__(self, table: str, title_weight: int, memory: ResidentEntries) -> None:
+        self._table, self._title_weight, self._memory = table, title_weight, memory
+        self._tokens: dict[str, str | None] = {}
+
+    def score(self, sql: Sql, query: Query) -> Bm25Scorer:
+        """The scorer of a query's terms, over the rows that this transaction sees."""
+        with self._memory.loading(self._table):
+            rows, memory = self._seen_rows(sql)
+            terms = {}
+            for each in dict.fromkeys((*query.terms, *query.spellings, *query.exclusions)):
+                deadline.check("reading the rows of the query's words")
+                terms[each] = self._term(sql, rows, each, memory)
+        return Bm25Scorer(rows, query, terms)
+
+    def load(self, sql: Sql, token: str) -> int:
+        """Have the postings of a token in memory before a query needs them; returns their size."""
+        with self._memory.loading(self._table):
+            rows, memory = self._seen_rows(sql)
+            known: TermPostings | None = memory.get(self._table, token)
+            if known is None or known.version != rows.version:
+                found = fts5.token_counts(sql, self._table, token, self._title_weight)
+                known = self._keep(rows, token, None, found, memory)
+            return known.size
+
+    def _seen_rows(self, sql: Sql) -> tuple[Rows, ResidentEntries]:
+        """The rows that this transaction sees, and where to keep what it reads.
+
+        A transaction that began before the rows in memory were read sees other rows: it reads its
+        own and keeps nothing.
+        """
+        seq, rows = newest_change(sql), self._memory.get(self._table, ROWS)
+        kept = rows is None or rows.seq <= seq
+        memory = self._memory if kept else ResidentEntries(0)
+        return self._current(sql, rows if kept else None, seq, memory), memory
+
+    def _current(self, sql: Sql, rows: Rows | None, seq: int, memory: ResidentEntries) -> Rows:
+        """The rows as of change `seq`: those in memory, brought up to date, or all read again.
+
+        Equal numbers mean equal data. If the log no longer reaches back to `rows.seq`, or the table
+        was rebuilt, anything may have changed: all entries are dropped. Otherwise `_followed`
+        appends new rows and marks deleted ones, which keeps places and `version`, so the postings
+        of terms stay valid and need only rows above their own `last` (`_term`).
+        """
+        if rows is not None and rows.seq == seq:
+            return rows
+        if rows is not None and changes_since(sql, self._table, rows.seq) is None:
+            memory.drop(self._table)
+            rows = None
+        current = _followed(sql, self._table, rows, seq) if rows is not None else None
+        if current is None:
+            none = _rows(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), 0, seq, seq)
+            current = _followed(sql, self._table, none, seq)
+        if current is None:
+            raise Damaged(f"{self._table} contradicts itself: run `mcpvectordb rebuild`")
+        memory.put(self._table, ROWS, current)
+        return current
+
+    def _term(self, sql: Sql, rows: Rows, expression: str, memory: ResidentEntries) -> TermPostings:
+        """The postings of a term: those in memory, and those of rows that were added since.
+
+        Words with one stem are one token, whose postings are read once.
+        """
+        token = self._token(sql, expression)
+        key = expression if token is None else token
+        known: TermPostings | None = memory.get(self._table, key)
+        if known is not None and known.version != rows.version:
+            known = None
+        if known is not None and known.last == rows.last:
+            return known
+        if known is None and token is not None:
+            found = fts5.token_counts(sql, self._table, token, self._title_weight)
+        else:
+            after = known.last if known else 0
+            found = fts5.counts(sql, self._table, expression, self._title_weight, after)
+        return self._keep(rows, key, known, found, memory)
+
+    def _token(self, sql: Sql, expression: str) -> str | None:
+        """The token of an expression, None if it has several; tokenizing is slower than this."""
+        if expression not in self._tokens:
+            if len(self._tokens) >= MOST_TOKENS:
+                self._tokens.clear()
+            self._tokens[expression] = fts5.single_token(sql, expression)
+        return self._tokens[expression]
+
+    def _keep(
+        self,
+        rows: Rows,
+        key: str,
+        known: TermPostings | None,
+        found: fts5.Counts,
+        memory: ResidentEntries,
+    ) -> TermPostings:
+        """Make postings of what was found and of those known before, and keep them in memory."""
+        ids, counts = found
+        places = rows.places(ids).astype(np.int32)
+        if len(places) < len(ids):
+            raise Damaged(
+                f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`"
+            )
+        whole = np.clip(counts, 1, 2**16 - 1).astype(np.uint16)
+        if known is not None:
+            places = np.concatenate([known.having, places])
+            whole = np.concatenate([known.counts[known.counts > 0], whole])
+        term = _packed(places, whole, rows)
+        memory.put(self._table, key, term)
+        return term
+
+
+def _followed(sql: Sql, table: str, rows: Rows, seq: int) -> Rows | None:
+    """Rows brought up to date: newer ones are appended, deleted ones are marked as not present.
+
+    New ids are higher than all earlier ones (AUTOINCREMENT), so appending keeps the order, and the
+    log need not be read row by row. FTS5's own row count shows whether any were deleted; only then
+    all ids are read and compared. Returns None if the counts still contradict each other, or if
+    more than half of the places are of deleted rows: then all rows are to be read again. The idea
+    is that of a log-structured index: append, mark as deleted, and compact now and then.
+    """
+    count, tokens = fts5.totals(sql, table)
+    new, new_lengths = fts5.lengths(sql, table, rows.last)
+    ids = np.concatenate([rows.ids, new])
+    lengths = np.concatenate([rows.lengths, new_lengths.astype(np.float64)])
+    present = np.concatenate([rows.present, np.ones(len(new), bool)])
+    if np.count_nonzero(present) != count:
+        present = np.isin(ids, fts5.ids(sql, table), assume_unique=True)
+    if np.count_nonzero(present) != count or 2 * count < len(ids):
+        return None
+    return _rows(ids, lengths, present, tokens, seq, rows.version)
+
+
+def _rows(
+    ids: NDArray[np.int64],
+    lengths: NDArray[np.float64],
+    present: NDArray[np.bool_],
+    tokens: int,
+    seq: int,
+    version: int,
+) -> Rows:
+    count = int(np.count_nonzero(present))
+    average = tokens / count if tokens else 1.0
+    norms = _norms(lengths, average).astype(np.float32)
+    return Rows(ids, lengths, present, norms, count, average, seq, version)
+
+
+def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
+    return K1 * (1 - B + B * lengths / average)
+
+
+def _packed(places: NDArray[np.int32], counts: NDArray[np.uint16], rows: Rows) -> TermPostings:
+    """Postings in the smaller form: a list of places, or for a common term one count per row."""
+    if len(places) <= DENSE * len(rows.ids):
+        return TermPostings(places, counts, len(places), rows.last, rows.version)
+    everywhere = np.zeros(len(rows.ids), np.uint16)
+    everywhere[places] = counts
+    return TermPostings(None, everywhere, len(places), rows.last, rows.version)
+
+
+class Bm25Scorer:
+    """Ranks rows by BM25 for the terms of a query; rows that have an excluded term score 0.
+
+    Scores are first computed for all rows in single precision, which is twice as fast, and then
+    exactly for the rows that can be among the best.
+    """
+
+    def __init__(self, rows: Rows, query: Query, postings: Mapping[str, TermPostings]) -> None:
+        self._rows = rows
+        named = (*query.terms, *query.spellings)
+        frequencies = {term: postings[term].frequency(rows) for term in dict.fromkeys(named)}
+        self._terms = [(postings[term], idf(rows.count, frequencies[term])) for term in named]
+        self.full_score, self.code_share = full_score(query, rows.count, frequencies)
+        self._scores = self._rough_scores()
+        for term in query.exclusions:
+            self._scores[postings[term].having] = 0
+        if rows.deleted:
+            self._scores[~rows.present] = 0
+
+    def best(self, allowed: NDArray[np.int64] | None, limit: int) -> Ranked:
+        """(id, score) of the highest scores above 0, of all rows or of the allowed ids.
+
+        To find them without sorting, the rows are divided into columns of STRIDE rows each, and the
+        best score of each column is taken. If `limit` columns have a best of at least t, then
+        `limit` rows score at least t: t is a lower bound of the last score that is wanted. (The
+        same idea as the block-max index of Ding and Suel, 2011.) Only rows above that bound, less
+        the error of single precision, are scored exactly. Rows with equal scores come in the order
+        of their ids.
+        """
+        scores = self._scores
+        if allowed is not None:
+            scores = np.zeros_like(scores)
+            places = self._rows.places(allowed)
+            scores[places] = self._scores[places]
+        columns = scores
+        if len(scores) >= STRIDE:
+            columns = scores[: len(scores) // STRIDE * STRIDE].reshape(STRIDE, -1).max(axis=0)
+        bound = np.partition(columns, -limit)[-limit] if 0 < limit < len(columns) else 0.0
+        above = scores >= bound * (1 - SINGLE_PRECISION) if bound else scores > 0
+        places = np.flatnonzero(above)
+        exact = self._exact_scores(places)
+        order = np.argsort(-exact, kind="stable")[:limit]
+        ids = self._rows.ids[places[order]]
+        return list(zip(ids.tolist(), exact[order].tolist(), strict=True))
+
+    def of(self, ids: Sequence[int]) -> dict[int, float]:
+        """The scores of the given ids; 0 for those that have no term or do not exist."""
+        places = self._rows.places(np.unique(np.array(ids, np.int64)))
+        places = places[self._scores[places] > 0]
+        scores = self._exact_scores(places).tolist()
+        return {
+            **dict.fromkeys(ids, 0.0),
+            **dict(zip(self._rows.ids[places].tolist(), scores, strict=True)),
+        }
+
+    def _rough_scores(self) -> NDArray[np.float32]:
+        scores = np.zeros(len(self._rows.ids), np.float32)
+        norms = self._rows.rough_norms
+        for term, weight in self._terms:
+            places = slice(len(term.counts)) if term.places is None else term.places
+            counts = term.counts.astype(np.float32)
+            counts /= counts + norms[places]
+            counts *= weight * (K1 + 1)
+            scores[places] += counts
+        return scores
+
+    def _exact_scores(self, places: NDArray[Any]) -> NDArray[np.float64]:
+        """The scores of some rows, in FTS5's order of operations, so that they equal its own."""
+        norms = self._rows.norms(places)
+        places = places.astype(np.int32)  # as postings have them, which need not be widened then
+        scores = np.zeros(len(places))
+        for term, weight in self._terms:
+            counts = term.counts_at(places)
+            scores += weight * (counts * (K1 + 1) / (counts + norms))
+        return scores
+
+
+# Whole memories.
+
+STEMS, SPELLINGS = "context_words", "context_spellings"
+TABLES = (STEMS, SPELLINGS)
+
+
+class MemoryFulltext:
+    """Full-text index of memories; all methods run in the caller's transaction.
+
+    A row's id is the memory's id. `texts` reads (id, text) of all memories, from their chunks.
+    `stems` and `spellings` rank by any of a query's words; `match` by an expression.
+    """
+
+    def __init__(self, texts: Callable[[Sql], Iterator[tuple[int, str]]]) -> None:
+        self._texts = texts
+        self._deleters = [fts5.Deleter(table) for table in TABLES]
+        self.stems, self.spellings = (
+            KeywordIndex(table, "contexts", weight=1, newest=True) for table in TABLES
+        )
+
+    def put(self, sql: Sql, id: int, text: str) -> None:
+        """Index a memory's text."""
+        for table in TABLES:
+            _put(sql, table, id, text)
+
+    def remove(self, sql: Sql, id: int) -> None:
+        """Remove a memory from the index."""
+        for deleter in self._deleters:
+            deleter.delete(sql, [id])
+
+    def match(
+        self, sql: Sql, expression: str, stemmed: bool, allowed: Allowed, limit: int
+    ) -> Ranked:
+        """The best memories for an FTS5 expression by BM25; the newer of equal ones comes first."""
+        index, table = (self.stems, STEMS) if stemmed else (self.spellings, SPELLINGS)
+        return index.best(sql, f"{table} MATCH ?", (expression,), allowed, limit)
+
+    def optimize(self, sql: Sql) -> None:
+        """Merge the FTS5 segments, which frees the space of removed rows."""
+        for table in TABLES:
+            fts5.optimize(sql, table)
+
+    def rebuild(self, sql: Sql) -> None:
+        """Index all memories again from their chunks."""
+        for table in TABLES:
+            fts5.clear(sql, table)
+            self._fill(sql, table, sql)
+
+    def problems(self, sql: Sql) -> Iterator[str]:
+        """One message for each inconsistency of the two tables."""
+        for table in TABLES:
+            yield from fts5.tombstone_problems(sql, table)
+            if not fts5.same_content(sql, table, partial(self._fill, sql, table)):
+                yield f"{table}: the words in the index are not those of the contexts"
+
+    def _fill(self, sql: Sql, table: str, target: Sql) -> None:
+        for id, text in self._texts(sql):
+            _put(target, table, id, text)
+
+
+def _put(sql: Sql, table: str, id: int, text: str) -> None:
+    sql.execute(f"INSERT INTO {table} (rowid, text) VALUES (?, ?)", (id, index_text(text)))

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import apsw
-
 from mcpvectordb import filters, metadata
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.filters.dialect import canonical_json
 from mcpvectordb.records import Condition
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.schema import key_index
 
 MAX_KEYS = 30
@@ -77,17 +77,17 @@ class MetadataIndex:
     def __init__(self, names: str) -> None:
         self._initial = checked_names([name.strip() for name in names.split(",") if name.strip()])
 
-    def names(self, sql: apsw.Connection) -> tuple[str, ...]:
+    def names(self, sql: Sql) -> tuple[str, ...]:
         """The keys that are indexed."""
         row = sql.execute("SELECT value FROM settings WHERE name = 'indexed_metadata'").fetchone()
         return tuple(json.loads(row[0])) if row else ()
 
-    def settle(self, sql: apsw.Connection) -> None:
+    def settle(self, sql: Sql) -> None:
         """Index the configured keys in a file whose settings do not name any yet."""
         if not sql.execute("SELECT 1 FROM settings WHERE name = 'indexed_metadata'").fetchone():
             self.use(sql, self._initial)
 
-    def use(self, sql: apsw.Connection, names: Collection[str]) -> None:
+    def use(self, sql: Sql, names: Collection[str]) -> None:
         """Index these keys and no others."""
         checked = checked_names(names)
         sql.execute(
@@ -96,10 +96,10 @@ class MetadataIndex:
         )
         self.rebuild(sql)
 
-    def optimize(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: Sql) -> None:
         """Do nothing: ordinary SQL indexes keep no rows that were removed."""
 
-    def rebuild(self, sql: apsw.Connection) -> None:
+    def rebuild(self, sql: Sql) -> None:
         """Compute the folded values of all memories, and create or drop indexes as configured."""
         sql.executemany("UPDATE contexts SET folded = ? WHERE id = ?", list(self._wrong(sql)))
         wanted, existing = set(checked_names(self.names(sql))), _existing(sql)
@@ -108,14 +108,14 @@ class MetadataIndex:
         for name in wanted - existing:
             sql.execute(key_index(name))
 
-    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+    def problems(self, sql: Sql) -> Iterator[str]:
         """One message for each memory with wrong folded values, and one for wrong indexes."""
         for _, id in self._wrong(sql):
             yield f"contexts: the indexed values of {id} are not those of its metadata"
         if _existing(sql) != set(self.names(sql)):
             yield "contexts: the metadata keys that have an index are not those of the settings"
 
-    def _wrong(self, sql: apsw.Connection) -> Iterator[tuple[str | None, int]]:
+    def _wrong(self, sql: Sql) -> Iterator[tuple[str | None, int]]:
         """(correct folded values, id) of each memory whose stored ones differ."""
         names = self.names(sql)
         for id, stored, values in sql.execute("SELECT id, folded, metadata FROM contexts"):
@@ -124,7 +124,7 @@ class MetadataIndex:
                 yield correct, id
 
 
-def _existing(sql: apsw.Connection) -> set[str]:
+def _existing(sql: Sql) -> set[str]:
     """The keys that have an index in the schema."""
     return {
         name
@@ -165,7 +165,7 @@ def _candidates(condition: Condition) -> list[str | int | float]:
 
 def _equivalents(member: str | int | float) -> Iterator[str | int | float]:
     """The folded values that `in` matches with a member: equal texts, and equal numbers."""
-    text = member if isinstance(member, str) else filters.canonical_json(json.dumps(member))
+    text = member if isinstance(member, str) else canonical_json(json.dumps(member))
     yield _folded(text)
     if not isinstance(member, str):
         yield member

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
-import apsw
-
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import Damaged, InvalidInput, TooLarge
 from mcpvectordb.history.versions import Version, VersionedShelf, pack, unpack
-from mcpvectordb.index.indexed_chunk import covers_tile
+from mcpvectordb.index.chunks import covers_tile
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list, from_base64, received, storable
+from mcpvectordb.storage.dialect import Sql
 
 _NUMBERS = ("tile_start", "start", "end", "first_line", "last_line", "page")
 _LINE = ("start", "end", "tile_end", "first_line", "last_line")
@@ -71,12 +70,12 @@ class TextItems(VersionedShelf, ABC):
     table: ClassVar[str]
 
     @classmethod
-    def stored(cls, sql: apsw.Connection, owner: int) -> ItemText:
+    def stored(cls, sql: Sql, owner: int) -> ItemText:
         """What a present item has beside its fields."""
         return stored(sql, f"{cls.table}_chunks", owner)
 
     @classmethod
-    def body(cls, sql: apsw.Connection, version: Version) -> bytes:
+    def body(cls, sql: Sql, version: Version) -> bytes:
         """The packed text of a present version."""
         return cls.stored(sql, cls.owner(version)).packed()
 
@@ -100,7 +99,7 @@ class TextItems(VersionedShelf, ABC):
 
     @classmethod
     def text_line(
-        cls, sql: apsw.Connection, owner: int, content: ItemText, model: int | None
+        cls, sql: Sql, owner: int, content: ItemText, model: int | None
     ) -> dict[str, Any]:
         """A text as an export has it: its chunks without what is empty, with embeddings."""
         found = embeddings(sql, cls.table, model, owner) if model else {}
@@ -149,7 +148,7 @@ def _image(mime_type: Any, metadata: Any, data: Any) -> StoredImage:
     return StoredImage(storable(mime_type, "mime_type"), metadata, from_base64(data, "an image"))
 
 
-def stored(sql: apsw.Connection, chunks: str, owner: int) -> ItemText:
+def stored(sql: Sql, chunks: str, owner: int) -> ItemText:
     """The text of an owner and the spans of its chunks in the table `chunks`, as written."""
     tiles: list[str] = []
     spans: list[Span] = []
@@ -208,7 +207,7 @@ def _span(place: Sequence[Any]) -> Span:
     )
 
 
-def embeddings(sql: apsw.Connection, shelf: str, model: int, owner: int) -> dict[int, bytes]:
+def embeddings(sql: Sql, shelf: str, model: int, owner: int) -> dict[int, bytes]:
     """The embeddings of an owner's chunks by a model, by the chunks' positions."""
     return dict(
         sql.execute(

@@ -3,7 +3,7 @@
 Embeddings are BLOBs (`index.arrays`) in an ordinary table, which is the truth. Beside it a vec0
 table holds an int8 code of each (scalar quantization, scaled per vector, which does not change a
 cosine). Up to some thousand embeddings are all compared; of more, the codes choose candidates
-(`index.codes`), whose embeddings are then compared exactly (hybrid search goes by the codes alone:
+(`arrays.Codes`), whose embeddings are then compared exactly (hybrid search goes by the codes alone:
 there a cosine is one of two scores, and its fourth digit decides nothing). The codes are read from
 the vec0 table when first needed and stay in memory as far as the budget allows; beyond it they are
 read for every query. The result is the same.
@@ -18,23 +18,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import apsw
-
 from mcpvectordb.errors import Damaged
-from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, changes, metrics
-from mcpvectordb.index.codes import CodedRows, Codes, centre, encode
-from mcpvectordb.index.columns import NOWHERE, Columns, ColumnSource
-from mcpvectordb.index.resident import ResidentEntries, snapshot
-from mcpvectordb.index.tuning import DEFAULT, Tuning
+from mcpvectordb.index import arrays
+from mcpvectordb.index.arrays import CodedRows, Codes, centre, encode
+from mcpvectordb.index.resident import (
+    EVERYTHING,
+    NOWHERE,
+    Allowed,
+    Columns,
+    ColumnSource,
+    Ranked,
+    ResidentEntries,
+    changes_since,
+    log_changes,
+    log_rebuilt,
+    newest_change,
+    selected,
+)
 from mcpvectordb.storage import vec0
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcpvectordb.index.arrays import Floats
-
-    _Scored = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 CENTRE_CHUNKS = 16  # vec0 chunks (4,096 rows) from which on a centre is stored: below, no sign bits
 CENTRE_SAMPLE = 80  # chunks that it is computed from, at most, which bounds its cost
@@ -50,7 +58,7 @@ class Embeddings:
 
     def cosines(self, query: Floats) -> dict[int, float]:
         """The exact cosine of each to a query's embedding."""
-        cosines = metrics.cosine(self.rows, query.astype(np.float64))
+        cosines = arrays.cosine(self.rows, query.astype(np.float64))
         return dict(zip(self.ids, cosines.tolist(), strict=True))
 
 
@@ -98,6 +106,18 @@ class CodeView(NamedTuple):
         return self.codes.rows(ids, self.alive)
 
 
+class EmbeddingTable(NamedTuple):
+    """Where embeddings are stored: a table with columns for their ids and groups.
+
+    `prefix` begins the names of the vec0 tables of its groups.
+    """
+
+    prefix: str
+    name: str
+    id: str
+    group: str
+
+
 class VectorIndex:
     """The embeddings in `table`, whose rows belong to groups (a model, a part of a store).
 
@@ -110,18 +130,15 @@ class VectorIndex:
 
     def __init__(
         self,
-        prefix: str,
-        table: str,
-        id: str,
-        group: str,
+        stored: EmbeddingTable,
         memory: ResidentEntries | None = None,
         source: ColumnSource = NOWHERE,
-        tuning: Tuning = DEFAULT,
         uncoded: int | None = None,
     ) -> None:
-        self._uncoded = uncoded
-        self._prefix, self._table, self._id, self._group = f"{prefix}_meaning_", table, id, group
-        self._memory, self._source, self._tuning = memory or ResidentEntries(0), source, tuning
+        self._uncoded, self._prefix = uncoded, f"{stored.prefix}_meaning_"
+        self._table, self._id, self._group = stored.name, stored.id, stored.group
+        self._memory, self._source = memory or ResidentEntries(0), source
+        self._tuning = self._memory.tuning
 
     # Writing.
 
@@ -129,43 +146,43 @@ class VectorIndex:
         """The name of a group's vec0 table."""
         return f"{self._prefix}{group}"
 
-    def coded(self, sql: apsw.Connection) -> list[int]:
+    def coded(self, sql: Sql) -> list[int]:
         """The groups that have a vec0 table."""
         return vec0.tables(sql, self._prefix)
 
-    def create(self, sql: apsw.Connection, group: int, dimension: int) -> None:
+    def create(self, sql: Sql, group: int, dimension: int) -> None:
         """Create the vec0 table of a group that has no embeddings yet."""
         sql.execute(vec0.create_statement(self.codes_table(group), dimension))
 
-    def drop(self, sql: apsw.Connection, group: int) -> None:
+    def drop(self, sql: Sql, group: int) -> None:
         """Remove a group's vec0 table, if it has one."""
         sql.execute(f"DROP TABLE IF EXISTS {self.codes_table(group)}")
         sql.execute("DELETE FROM settings WHERE name = ?", (self._centre_setting(group),))
-        changes.record_everything(sql, self.codes_table(group))
+        log_rebuilt(sql, self.codes_table(group))
 
-    def fill(self, sql: apsw.Connection, group: int, dimension: int) -> None:
+    def fill(self, sql: Sql, group: int, dimension: int) -> None:
         """Create the vec0 table of a group from its embeddings."""
         self.create(sql, group, dimension)
         for ids, rows in self.blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
 
-    def add_many(self, sql: apsw.Connection, group: int, ids: Sequence[int], rows: Floats) -> None:
+    def add_many(self, sql: Sql, group: int, ids: Sequence[int], rows: Floats) -> None:
         """Add the codes of embeddings that were just stored."""
         table = self.codes_table(group)
-        changes.record(sql, table, ids)
+        log_changes(sql, table, ids)
         if vec0.exists(sql, table):
             vec0.insert(sql, table, ids, encode(rows))
             self._update_centre(sql, group, rows.shape[1])
         elif self._is_large(sql, group):
             self.fill(sql, group, rows.shape[1])
 
-    def remove(self, sql: apsw.Connection, group: int, ids: Sequence[int]) -> None:
+    def remove(self, sql: Sql, group: int, ids: Sequence[int]) -> None:
         """Remove codes; ids that have none are ignored."""
         if vec0.exists(sql, table := self.codes_table(group)):
             vec0.delete(sql, table, ids)
-        changes.record(sql, table, ids)
+        log_changes(sql, table, ids)
 
-    def rebuild(self, sql: apsw.Connection, group: int, dimension: int) -> None:
+    def rebuild(self, sql: Sql, group: int, dimension: int) -> None:
         """Create a vec0 table again from the embeddings, if there are enough of them.
 
         vec0 does not free the space of deleted rows by itself.
@@ -174,14 +191,14 @@ class VectorIndex:
         if self._is_large(sql, group):
             self.fill(sql, group, dimension)
 
-    def _is_large(self, sql: apsw.Connection, group: int) -> bool:
+    def _is_large(self, sql: Sql, group: int) -> bool:
         """Whether a group has so many embeddings that it should have a vec0 table."""
         if self._uncoded is None:
             return True
         rows = f"SELECT 1 FROM {self._table} WHERE {self._group} = ? LIMIT {self._uncoded + 1}"
         return int(sql.execute(f"SELECT count(*) FROM ({rows})", (group,)).get) > self._uncoded
 
-    def count(self, sql: apsw.Connection, group: int) -> int:
+    def count(self, sql: Sql, group: int) -> int:
         """The number of a group's embeddings."""
         if vec0.exists(sql, table := self.codes_table(group)):
             return vec0.count(sql, table)
@@ -189,30 +206,22 @@ class VectorIndex:
         return int(sql.execute(rows, (group,)).get)
 
     def _codes(
-        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int] | None = None
+        self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
     ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        """Ids and codes of a group, or of those of the given ids that have an embedding."""
-        if vec0.exists(sql, table := self.codes_table(group)):
-            if ids is None:
-                return vec0.read_all(sql, table, dimension)
-            coded = vec0.read_by_id(sql, table, ids)
-            raw = np.frombuffer(b"".join(coded.values()), np.int8)
-            return np.array(list(coded), np.int64), raw.reshape(-1, dimension)
-        allowed = EVERYTHING if ids is None else _only(ids)
-        some, made = [np.empty(0, np.int64)], [np.empty((0, dimension), np.int8)]
-        for found, rows in self.blocks(sql, group, dimension, allowed):
-            some.append(np.array(found, np.int64))
-            made.append(encode(rows))
-        return np.concatenate(some), np.concatenate(made)
+        """Ids and codes of a group; of some or of a small one they are made of the embeddings."""
+        if not allowed.select and vec0.exists(sql, table := self.codes_table(group)):
+            return vec0.read_all(sql, table, dimension)
+        found = _joined(self.blocks(sql, group, dimension, allowed), dimension)
+        return np.array(found.ids, np.int64), encode(found.rows)
 
-    def _update_centre(self, sql: apsw.Connection, group: int, dimension: int) -> None:
+    def _update_centre(self, sql: Sql, group: int, dimension: int) -> None:
         """Store the mean direction of a group's codes when its size has doubled since then.
 
-        The centre is what sign bits are relative to (`codes.centre`). It is stored in the file and
+        The centre is what sign bits are relative to (`arrays.centre`). It is stored in the file and
         not computed by each reader, so that all processes have the same sign bits and give the same
         results, independent of which part of the group's history they have seen. It is computed
         from a sample of bounded size, once per doubling, and a mean over half of the rows is still
-        close to that of all. A new centre changes all sign bits, hence `record_everything`: readers
+        close to that of all. A new centre changes all sign bits, hence `log_rebuilt`: readers
         read all codes again.
         """
         table = self.codes_table(group)
@@ -227,10 +236,10 @@ class VectorIndex:
                 "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)",
                 (self._centre_setting(group), json.dumps([chunks, value])),
             )
-            changes.record_everything(sql, table)
+            log_rebuilt(sql, table)
 
     def _centre(
-        self, sql: apsw.Connection, group: int, dimension: int = 0
+        self, sql: Sql, group: int, dimension: int = 0
     ) -> tuple[int, NDArray[np.float32] | None]:
         """The number of vec0 chunks when a group's centre was computed (0: never), and it."""
         stored = sql.execute(
@@ -256,7 +265,7 @@ class VectorIndex:
     # Searching.
 
     def nearest(
-        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
+        self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, exact cosine) of the nearest to a float32 embedding, best first."""
         query = np.frombuffer(embedding, np.float32).reshape(1, -1)
@@ -264,7 +273,7 @@ class VectorIndex:
 
     def nearest_each(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         group: int,
         queries: Floats,
         allowed: Allowed,
@@ -280,9 +289,7 @@ class VectorIndex:
             return self._scan(sql, group, queries, allowed, limit, metric)
         return [self._by_codes(sql, group, query, view, allowed, limit) for query in queries]
 
-    def code_view(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
-    ) -> CodedPassages:
+    def code_view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodedPassages:
         """The codes of the allowed ids, to rank them without their embeddings.
 
         A first question of few rows reads the codes of these alone: all of a small table, otherwise
@@ -291,61 +298,48 @@ class VectorIndex:
         view = self._view(sql, group, dimension, allowed)
         if view is not None:
             return view
-        if not allowed.select:
-            codes = Codes(*self._codes(sql, group, dimension), tuning=self._tuning)
-        else:
-            found = _joined(self.blocks(sql, group, dimension, allowed), dimension)
-            codes = Codes(np.array(found.ids, np.int64), encode(found.rows), tuning=self._tuning)
+        codes = Codes(*self._codes(sql, group, dimension, allowed), tuning=self._tuning)
         return CodeView(codes, codes.alive, codes.alive)
 
-    def preload(self, sql: apsw.Connection, group: int, dimension: int, budget: int) -> None:
+    def preload(self, sql: Sql, group: int, dimension: int, budget: int) -> None:
         """Have the codes of a group in memory before a question needs them, if they are small."""
         table = self.codes_table(group)
         if Codes.bytes_for(self.count(sql, group), dimension) <= budget:
             self._memory.worth_loading(table, 0, 0)  # this process will ask more than once
             self._view(sql, group, dimension, EVERYTHING)
 
-    def embeddings(
-        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
-    ) -> Embeddings:
+    def embeddings(self, sql: Sql, group: int, dimension: int, ids: Sequence[int]) -> Embeddings:
         """The embeddings of the given ids that have one."""
         return _joined(self.blocks(sql, group, dimension, _only(ids)), dimension)
 
-    def sample(self, sql: apsw.Connection, group: int, dimension: int, most: int) -> Embeddings:
+    def sample(self, sql: Sql, group: int, dimension: int, most: int) -> Embeddings:
         """Up to `most` of a group's embeddings, spread evenly over its ids."""
         if vec0.exists(sql, table := self.codes_table(group)):
             return self.embeddings(sql, group, dimension, vec0.sample(sql, table, most))
-        ids = [
-            id
-            for (id,) in sql.execute(
-                f"SELECT {self._id} FROM {self._table} WHERE {self._group} = ? ORDER BY {self._id}",
-                (group,),
-            )
-        ]
+        every = f"SELECT {self._id} FROM {self._table} WHERE {self._group} = ? ORDER BY {self._id}"
+        ids = selected(sql, every, (group,))
         return self.embeddings(sql, group, dimension, ids[:: -(-len(ids) // most) or 1])
 
-    def _view(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
-    ) -> CodeView | None:
+    def _view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodeView | None:
         """A group's codes as this transaction sees them; None if comparing all is as good.
 
         Codes in memory may be used and brought up to date only by a transaction that sees at least
-        what they include (`resident.seq <= now.seq`) and has written nothing itself. An older
+        what they include (`resident.seq <= seq`) and has written nothing itself. An older
         transaction, and one with uncommitted changes, see other rows: they read the codes for
         themselves and keep nothing (a zero budget). The lock covers only bringing up to date. After
         it, other threads may append rows and replace `codes.alive`; this search goes on with the
         mask that it holds, which is never changed in place (copy on write, as in multiversion
         concurrency control). A filter becomes a second mask, from columns in memory if it can.
         """
-        table, now = self.codes_table(group), snapshot(sql)
+        table, seq = self.codes_table(group), newest_change(sql)
         with self._memory.loading(table):
             resident: _ResidentCodes | None = self._memory.get(table, CODES)
-            fits = now.committed and (resident is None or resident.seq <= now.seq)
+            fits = not sql.may_roll_back and (resident is None or resident.seq <= seq)
             memory, resident = (self._memory, resident) if fits else (ResidentEntries(0), None)
             if resident is None and not self._pays(sql, group, dimension, allowed):
                 return None
             try:
-                resident = self._current(sql, group, dimension, resident, now.seq)
+                resident = self._current(sql, group, dimension, resident, seq)
                 codes, alive = resident.codes, resident.codes.alive
                 usable = None
                 if allowed.conditions and memory is self._memory:
@@ -360,7 +354,7 @@ class VectorIndex:
             usable = np.isin(codes.ids[: len(alive)], allowed.ids(sql))
         return CodeView(codes, alive, alive & usable)
 
-    def _pays(self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed) -> bool:
+    def _pays(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> bool:
         """Whether a query that finds no codes in memory should read them all."""
         table, few = self.codes_table(group), self._tuning.exact_rows
         if self._uncoded is None and not vec0.exists(sql, table):
@@ -375,7 +369,7 @@ class VectorIndex:
 
     def _current(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         group: int,
         dimension: int,
         resident: _ResidentCodes | None,
@@ -385,13 +379,13 @@ class VectorIndex:
         table = self.codes_table(group)
         if resident is not None and resident.seq == seq:
             return resident
-        changed = changes.since(sql, table, resident.seq) if resident else None
+        changed = changes_since(sql, table, resident.seq) if resident else None
         if resident is None or changed is None or resident.codes.fragmented:
             _, centre = self._centre(sql, group, dimension)
             codes = Codes(*self._codes(sql, group, dimension), centre, self._tuning)
             return _ResidentCodes(codes, Columns(self._source, group, self._tuning), seq)
         if changed:
-            present, new = self._codes(sql, group, dimension, changed)
+            present, new = self._codes(sql, group, dimension, _only(changed))
             resident.columns.append(sql, present)
             resident.codes.replace(np.array(changed, np.int64), present, new)
         resident.seq = seq
@@ -399,7 +393,7 @@ class VectorIndex:
 
     def _by_codes(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         group: int,
         query: Floats,
         view: CodeView,
@@ -419,7 +413,7 @@ class VectorIndex:
 
     def _scan(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         group: int,
         queries: Floats,
         allowed: Allowed,
@@ -432,57 +426,54 @@ class VectorIndex:
         best = [(np.empty(0, np.int64), np.empty(0)) for _ in wide]
         for ids, rows in self.blocks(sql, group, dimension, allowed):
             for position, query in enumerate(wide):
-                scores = metrics.METRICS[metric](rows, query)
+                scores = arrays.METRICS[metric](rows, query)
                 if np.isnan(scores).any():
                     raise Damaged(
                         f"{self._table}: an embedding has values that are no numbers: "
                         "run `mcpvectordb check`"
                     )
-                best[position] = _best(best[position], (np.array(ids, np.int64), scores), limit)
+                known, known_scores = best[position]
+                found, both = np.append(known, ids), np.append(known_scores, scores)
+                order = arrays.highest(found, both, limit)
+                best[position] = found[order], both[order]
         return [list(zip(ids.tolist(), scores.tolist(), strict=True)) for ids, scores in best]
 
     # Checking.
 
-    def embedding_problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
-        """The problems of a group's embeddings."""
-        for block in self._stored(sql, group, dimension):
-            for id, embedding in block:
-                if not arrays.fits(embedding, dimension):
-                    count = len(embedding) // 4
-                    yield (
-                        f"{self._table}: the embedding of {id} has {count} values "
-                        f"instead of {dimension}"
-                    )
-                elif not np.isfinite(arrays.unpacked([embedding], dimension)).all():
-                    yield f"{self._table}: the embedding of {id} has values that are no numbers"
-
-    def problems(self, sql: apsw.Connection, group: int, dimension: int) -> Iterator[str]:
-        """The problems of a group's embeddings and its vec0 table."""
-        yield from self.embedding_problems(sql, group, dimension)
+    def problems(self, sql: Sql, group: int, dimension: int) -> Iterator[str]:
+        """The problems of a group's embeddings and, if it has one, of its vec0 table."""
         table = self.codes_table(group)
-        if not vec0.exists(sql, table):
-            return
-        coded = dict(sql.execute(f"SELECT rowid, embedding FROM {table}"))
-        scanned = zip(*vec0.read_all(sql, table, dimension), strict=True)
-        if coded != {int(id): row.tobytes() for id, row in scanned}:
-            yield f"{table}: not every row of it can be found by nearness"
+        coded: dict[int, bytes] | None = None
+        if vec0.exists(sql, table):
+            coded = dict(sql.execute(f"SELECT rowid, embedding FROM {table}"))
+            scanned = zip(*vec0.read_all(sql, table, dimension), strict=True)
+            if coded != {int(id): row.tobytes() for id, row in scanned}:
+                yield f"{table}: not every row of it can be found by nearness"
         for block in self._stored(sql, group, dimension):
             sound = [row for row in block if arrays.fits(row[1], dimension)]
-            rows = arrays.unpacked([embedding for _, embedding in sound], dimension)
             yield from (
-                f"{table}: {id} is missing or differs from its embedding"
-                for (id, _), code in zip(sound, encode(rows), strict=True)
-                if coded.pop(id, None) != code.tobytes()
+                f"{self._table}: the embedding of {id} has {len(embedding) // 4} values "
+                f"instead of {dimension}"
+                for id, embedding in block
+                if not arrays.fits(embedding, dimension)
             )
+            rows = arrays.unpacked([embedding for _, embedding in sound], dimension)
+            codes = encode(rows) if coded else rows
+            for (id, _), row, code in zip(sound, rows, codes, strict=True):
+                if not np.isfinite(row).all():
+                    yield f"{self._table}: the embedding of {id} has values that are no numbers"
+                if coded is not None and coded.pop(id, None) != code.tobytes():
+                    yield f"{table}: {id} is missing or differs from its embedding"
         if coded:
             yield f"{table}: {len(coded)} rows without an embedding"
-        try:
-            self._centre(sql, group, dimension)
-        except Damaged as error:
-            yield str(error)
+        if coded is not None:
+            try:
+                self._centre(sql, group, dimension)
+            except Damaged as error:
+                yield str(error)
 
     def _stored(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
+        self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
     ) -> Iterator[list[tuple[int, bytes]]]:
         # The plus keeps SQLite from using the index of groups, which is slower for given ids.
         within = (
@@ -498,7 +489,7 @@ class VectorIndex:
             yield block
 
     def blocks(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
+        self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
     ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
         """(ids, embeddings) of a group, some at a time, by id unless `allowed` chooses some."""
         for block in self._stored(sql, group, dimension, allowed):
@@ -506,16 +497,6 @@ class VectorIndex:
                 [id for id, _ in block],
                 arrays.unpacked([embedding for _, embedding in block], dimension),
             )
-
-
-def _best(known: _Scored, found: _Scored, limit: int) -> _Scored:
-    """The best rows of two lists of (ids, scores), best first."""
-    places = metrics.best(found[0], found[1], limit)
-    ids, scores = (
-        np.concatenate([each, other[places]]) for each, other in zip(known, found, strict=True)
-    )
-    order = metrics.best(ids, scores, limit)
-    return ids[order], scores[order]
 
 
 def _joined(blocks: Iterator[tuple[list[int], NDArray[np.float64]]], dimension: int) -> Embeddings:

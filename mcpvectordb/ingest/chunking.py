@@ -239,10 +239,8 @@ class _Splitter:
         inner = at.outer if at.start == first else at.inner + 1
         within = self.sections[i : bisect_right(self.section_starts, limit)]
         section = next((each.start for each in within if each.outer < inner), limit + 1)
-        barrier = next(
-            iter(self.barriers[(j := bisect_right(self.barriers, first)) : j + 1]), limit + 1
-        )
-        stop = min(section, barrier, len(self.text))
+        page = bisect_right(self.barriers, first)
+        stop = min(section, *self.barriers[page : page + 1], len(self.text))
         return stop if stop <= limit else None
 
     def block_across(self, first: int, limit: int) -> int | None:
@@ -251,10 +249,9 @@ class _Splitter:
         if i < 0:
             return None
         block = self.outline.blocks[i]
-        divided = first < block.start and limit < block.first_cut
-        return (
-            block.start if divided and self.end_of_headings(first, limit) != block.start else None
-        )
+        if not first < block.start or not limit < block.first_cut:
+            return None
+        return block.start if self.end_of_headings(first, limit) != block.start else None
 
     def strongest(self, least: int, limit: int, minimum: int) -> int | None:
         """The strongest boundary after `least` and up to `limit`; of equal ones the last."""

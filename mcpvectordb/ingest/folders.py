@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcpvectordb.errors import Unreadable
-from mcpvectordb.ingest import gitignore
-from mcpvectordb.ingest.gitignore import IgnoreRules
-from mcpvectordb.ingest.globs import EVERYTHING, compile_glob
+from mcpvectordb.ingest.globs import (
+    EVERYTHING,
+    IgnoreRules,
+    compile_glob,
+    rules_of_file,
+    rules_of_patterns,
+)
 from mcpvectordb.ingest.sources import SIBLINGS
 
 MOST_LISTED = 10_000
@@ -100,7 +104,7 @@ class Walk:
         self._root = os.fspath(root)
         self._limit = limit
         self._matches = None if pattern == EVERYTHING else compile_glob(pattern).fullmatch
-        self._given = gitignore.of_patterns(ignore) if ignore else None
+        self._given = rules_of_patterns(ignore) if ignore else None
         self._databases = {f"{path}{suffix}" for path in databases for suffix in SIBLINGS}
 
     def __iter__(self) -> Iterator[tuple[str, os.stat_result]]:
@@ -131,7 +135,7 @@ class Walk:
                 text = "\n".join(
                     _ignore_file(path + name) for name in IGNORE_FILES if name in ignore_files
                 )
-                scope = _Scope(gitignore.of_file(text), len(relative), scope)
+                scope = _Scope(rules_of_file(text), len(relative), scope)
             return _Folder(iter(sorted(names)), path, relative, scope)
         except (FileNotFoundError, NotADirectoryError):
             if not relative:
@@ -193,9 +197,13 @@ def _skip_reason(entry: os.DirEntry[str], root: str) -> str:
     """Why an entry is skipped; "" for a folder to enter."""
     if not _is_unicode(entry.name):
         return "name is not Unicode"
-    if entry.is_symlink() or _is_junction(entry.path):
-        return _kind_of_link(entry.path, root)
-    return "" if entry.is_dir(follow_symlinks=False) else "not a file"
+    if not entry.is_symlink() and not _is_junction(entry.path):
+        return "" if entry.is_dir(follow_symlinks=False) else "not a file"
+    target = os.path.realpath(entry.path)
+    if not os.path.exists(target):  # noqa: PTH110 - Path.exists raises without permission
+        return "broken link"
+    within = Path(target).is_relative_to(os.path.realpath(root))
+    return f"link {'within' if within else 'out of'} the root"
 
 
 def _is_unicode(name: str) -> bool:
@@ -204,17 +212,6 @@ def _is_unicode(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _kind_of_link(path: str, root: str) -> str:
-    target = os.path.realpath(path)
-    if not os.path.exists(target):  # noqa: PTH110 - Path.exists raises without permission
-        return "broken link"
-    return (
-        "link within the root"
-        if Path(target).is_relative_to(os.path.realpath(root))
-        else "link out of the root"
-    )
 
 
 def _ignore_file(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Translate glob patterns, as in shells and .gitignore files, into regular expressions.
+"""Glob patterns, as in shells and .gitignore files, and the ignore rules that are made of them.
 
 `*` and `?` match within a folder, `**/` crosses folders, `a/**` is everything below a, `[a-z]` and
 `[!a-z]` match one character, `\\` escapes the next character. Paths are relative, with slashes.
@@ -9,12 +9,18 @@ first place leaves the most text for the rest, so it is at least as good as any 
 literal part between two stars is therefore a lazy match in an atomic group, `(?>[^/]*?part)`, which
 keeps the first place; only the last star is greedy. `**` between folders works in the same way with
 whole segments. Matching time is then polynomial (term: greedy wildcard matching).
+
+Ignore rules have git's semantics: the last matching pattern of a list decides, and lists of deeper
+folders win over those above. An ignored folder is never entered.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from itertools import groupby
+from typing import NamedTuple
 
 from mcpvectordb.errors import InvalidInput, quoted
 
@@ -135,10 +141,8 @@ def _character_set(text: str, start: int, pattern: str) -> tuple[str, int]:
     while position < len(text) and (text[position] != "]" or not members):
         low, position = _member(text, position)
         high = low
-        if text[position : position + 1] == "-" and text[position + 1 : position + 2] not in (
-            "",
-            "]",
-        ):
+        dash, after = text[position : position + 1], text[position + 1 : position + 2]
+        if dash == "-" and after not in ("", "]"):
             high, position = _member(text, position + 1)
         members.append(f"{re.escape(low)}-{re.escape(high)}" if low <= high else "")
     if position >= len(text):
@@ -152,3 +156,69 @@ def _member(text: str, position: int) -> tuple[str, int]:
     if text[position] == "\\" and position + 1 < len(text):
         position += 1
     return text[position], position + 1
+
+
+# --- ignore rules
+
+
+class IgnoreRule(NamedTuple):
+    """One pattern; with `by_name` it is matched against the last part of a path only."""
+
+    expression: re.Pattern[str]
+    by_name: bool
+    folders_only: bool
+    ignores: bool
+
+
+class IgnoreRules:
+    """The patterns of one list in their order; paths are relative to the list's folder."""
+
+    def __init__(self, rules: Iterable[IgnoreRule | None]) -> None:
+        self._rules = [rule for rule in rules if rule]
+        # All patterns are matched as one expression first, because most paths match none.
+        self._any_name = _any_of(rule.expression for rule in self._rules if rule.by_name)
+        self._any_path = _any_of(rule.expression for rule in self._rules if not rule.by_name)
+
+    def ignores(self, path: str, name: str, *, folder: bool) -> bool | None:
+        """Whether a path with the last part `name` is ignored; None if no pattern matches."""
+        if self._any_name.fullmatch(name) or self._any_path.fullmatch(path):
+            for rule in reversed(self._rules):
+                if (folder or not rule.folders_only) and rule.expression.fullmatch(
+                    name if rule.by_name else path
+                ):
+                    return rule.ignores
+        return None
+
+
+def _any_of(expressions: Iterable[re.Pattern[str]]) -> re.Pattern[str]:
+    return re.compile("|".join(each.pattern for each in expressions) or "(?!)", re.DOTALL)
+
+
+def rules_of_file(text: str) -> IgnoreRules:
+    """The rules of a .gitignore file; as in git, invalid lines are without effect."""
+    rules: list[IgnoreRule | None] = []
+    for line in text.removeprefix("\ufeff").split("\n"):
+        with suppress(InvalidInput):
+            rules.append(_rule(line.removesuffix("\r")))
+    return IgnoreRules(rules)
+
+
+def rules_of_patterns(patterns: Iterable[str]) -> IgnoreRules:
+    """The rules of given patterns; `{a,b}` is allowed, and an invalid pattern is an error."""
+    return IgnoreRules(_rule(each) for pattern in patterns for each in alternatives(pattern))
+
+
+def _rule(line: str) -> IgnoreRule | None:
+    # Trailing spaces are dropped unless they are escaped.
+    line = re.sub(r"(?<!\\)((?:\\\\)*) +$", r"\1", line)
+    if not line.strip() or line.startswith("#"):
+        return None
+    ignores = not line.startswith("!")
+    pattern = line if ignores else line[1:]
+    folders_only = pattern.endswith("/")
+    pattern = pattern.removesuffix("/")
+    by_name = "/" not in pattern
+    pattern = pattern.removeprefix("/")
+    # As a whole name, ** matches one segment and does not cross folders.
+    expression = re.compile(translate("*" if by_name and pattern == "**" else pattern), re.DOTALL)
+    return IgnoreRule(expression, by_name, folders_only, ignores) if pattern else None

@@ -39,45 +39,9 @@ class Picture(NamedTuple):
     height: int
     grey: bytes
 
-    def graymap(self) -> bytes:
-        """The picture as a portable graymap."""
-        return b"P5 %d %d 255\n%b" % (self.width, self.height, self.grey)
-
 
 Draw = Callable[[int], Picture]
 """Draws a page, counted from 1; raises ParseFailed."""
-
-
-class KeptPages:
-    """The pages of a scan that are read so far, as files of a folder, until all of them are."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def read(self, names: Iterable[str]) -> dict[str, str]:
-        """The texts that are kept, by name."""
-        kept = {}
-        for name in names:
-            with suppress(OSError, UnicodeDecodeError):
-                kept[name] = (self._folder / name).read_text("utf-8")
-        return kept
-
-    def write(self, texts: Mapping[str, str]) -> None:
-        """Keep texts, for their owner only, where the folder can be written."""
-        with suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for name, text in texts.items():
-                part = self._folder / f"{name}.{os.getpid()}"
-                handle = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-                with os.fdopen(handle, "wb") as file:
-                    file.write(text.encode())
-                part.replace(self._folder / name)
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Remove texts."""
-        for name in names:
-            with suppress(OSError):
-                (self._folder / name).unlink()
 
 
 DPI = 300
@@ -118,7 +82,7 @@ class Tesseract(NamedTuple):
         try:
             done = subprocess.run(  # noqa: S603 - an installed program; the pixels go to its stdin
                 self.command(),
-                input=picture.graymap(),
+                input=b"P5 %d %d 255\n%b" % picture,  # a portable graymap
                 capture_output=True,
                 timeout=seconds,
                 env=sandbox.environment() if self.confined else sandbox.PROGRAM_ENVIRONMENT,
@@ -149,18 +113,26 @@ def _paragraphs(text: str) -> str:
     """The paragraphs of a page, each on one line with hyphenated words joined."""
     parts = re.split(r"\n\s*\n", markdown_writer.clean(text.replace("\f", "\n\n")))
     joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part.strip()) for part in parts)
-    return markdown_writer.blocks(
-        markdown_writer.prose(markdown_writer.line(each)) for each in joined
-    )
+    return markdown_writer.blocks(map(markdown_writer.prose, map(markdown_writer.line, joined)))
 
 
 class PageReader(NamedTuple):
-    """Completes parsed documents with the text of their pages that are images."""
+    """Completes parsed documents with the text of their pages that are images.
+
+    The pages that are read so far are files of `folder`, until all pages of a document are.
+    """
 
     engine: Tesseract
     seconds: float
-    kept: KeptPages
+    folder: Path
     workers: int = max(1, os.cpu_count() or 1)
+
+    @classmethod
+    def found(cls, config: Config) -> PageReader | None:
+        """A reader with the installed program; None without one."""
+        engine = Tesseract.found(config)
+        folder = config.cache_folder() / "ocr"
+        return cls(engine, config.parse_timeout, folder) if engine else None
 
     def read_picture(self, source: Source, draw: Draw) -> Parsed:
         """Return the text of a picture; raises NoText without any."""
@@ -198,27 +170,43 @@ class PageReader(NamedTuple):
         from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
 
         digest = hashlib.sha256(source.raw).hexdigest()
-        names = {page: f"{digest}-{self.engine.languages}-{page}" for page in pages}
-        known = self.kept.read(names.values())
-        yield from ((page, known[names[page]]) for page in pages if names[page] in known)
-        missing = [page for page in pages if names[page] not in known]
+        files = {page: self.folder / f"{digest}-{self.engine.languages}-{page}" for page in pages}
+        missing = []
+        for page, file in files.items():
+            try:
+                yield page, file.read_text("utf-8")
+            except (OSError, UnicodeDecodeError):
+                missing.append(page)
         with ThreadPoolExecutor(self.workers) as pool:
             # In batches, so that few pictures are in memory and each batch is kept when it is read.
             for at in range(0, len(missing), self.workers):
                 batch = missing[at : at + self.workers]
                 texts = pool.map(lambda page: self._text(draw, page), batch)
                 found = list(zip(batch, texts, strict=True))
-                self.kept.write(
-                    {names[page]: text for page, text in found if isinstance(text, str)}
-                )
+                for page, text in found:
+                    if isinstance(text, str):
+                        _keep(files[page], text)
                 yield from found
-        self.kept.forget(names.values())
+        for file in files.values():
+            with suppress(OSError):
+                file.unlink()
 
     def _text(self, draw: Draw, page: int) -> str | IngestError:
         try:
             return self.engine.read(draw(page), self.seconds)
         except IngestError as error:
             return error
+
+
+def _keep(file: Path, text: str) -> None:
+    """Write a text, for its owner only, where the folder can be written."""
+    with suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = file.with_name(f"{file.name}.{os.getpid()}")
+        handle = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(text.encode())
+        part.replace(file)
 
 
 def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
@@ -240,16 +228,10 @@ def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str
         texts.get(number, parsed.text[start:end].strip("\n"))
         for number, (start, end) in enumerate(pairwise(bounds), 1)
     )
-    return replace(
-        parsed,
-        text=text,
-        pages=pages,
-        metadata={**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})},
-        note=f"OCR of page {ranges(failures)} failed: {next(iter(failures.values()))}"
-        if failures
-        else "",
-        images=(),
-    )
+    metadata = {**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})}
+    failed = next(iter(failures.values()), "")
+    note = f"OCR of page {ranges(failures)} failed: {failed}" if failures else ""
+    return replace(parsed, text=text, pages=pages, metadata=metadata, note=note, images=())
 
 
 def ranges(numbers: Iterable[int]) -> str:

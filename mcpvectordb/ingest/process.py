@@ -2,7 +2,11 @@
 
 Its environment is minimal. Answers travel on a pipe whose file descriptor no parser knows. What a
 parser prints goes to a third pipe: the parent keeps its end, for the message in case the process
-dies, and never prints it. It is the first of a session and of a group, which is killed as a whole.
+dies, and never prints it. It is the first of a group, which is killed as a whole.
+
+What starts such a process makes a `ForeignProcess`, of a command (`spawned`) or, on Linux, of a
+fork of one that waits for that (`Template.fork`), then sends and receives within `killed_after`.
+What runs in it calls `private_pipes`, and gives up its rights (`sandbox`) before it reads anything.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, Any
 
 from mcpvectordb.errors import ParseFailed
@@ -46,15 +51,11 @@ TimerFactory = Callable[[float, Callable[[], None]], threading.Timer]
 class ForkedProcess:
     """A process that another one forked; what is used of it is as in Popen.
 
-    `status` returns its exit status, or None if it still runs after so many seconds.
+    `status` returns the exit status of a process that has ended, by its id.
     """
 
     def __init__(
-        self,
-        pid: int,
-        stdin: IO[bytes],
-        stdout: IO[bytes],
-        status: Callable[[int, float], int | None],
+        self, pid: int, stdin: IO[bytes], stdout: IO[bytes], status: Callable[[int], int]
     ) -> None:
         self.pid, self.stdin, self.stdout, self._status = pid, stdin, stdout, status
         self.returncode: int | None = None
@@ -64,14 +65,13 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float = 0) -> int:
-        """Return the exit status of a process that has ended or was killed.
+        """Kill the process and return its exit status: its own, if it was ending by itself.
 
-        With a timeout it may end by itself until then. Only now can another get its id.
+        Only now can another get its id.
         """
         if self.returncode is None:
-            self.returncode = self._status(self.pid, timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired("", timeout)
+            _kill(self)
+            self.returncode = self._status(self.pid)
         return self.returncode
 
 
@@ -91,13 +91,15 @@ class ForeignProcess:
         pipes: Sequence[socket.socket] = (),
     ) -> None:
         self._owner, self._timer = os.getpid(), timer
-        self.printed = _Printed()
+        read_end, write_end = os.pipe()
         try:
-            self.process = start(self.printed.write_end)
+            self.process = start(write_end)
         except BaseException:
-            self.printed.drop()
+            os.close(read_end)
             raise
-        self.printed.drain()
+        finally:
+            os.close(write_end)
+        self.printed = _Printed(read_end)
         ends = (self.process.stdin, self.process.stdout, *pipes)
         self.end = weakref.finalize(self, _end, self.process, ends, self.printed, self._owner)
 
@@ -105,14 +107,11 @@ class ForeignProcess:
         """Whether the process runs and was started by this process, not by one it forked from."""
         return self._owner == os.getpid() and self.end.alive and self.process.poll() is None
 
-    def wait_for_start(self, first: Callable[[], object] | None = None) -> None:
+    def wait_for_start(self) -> None:
         """Wait for the first answer of the process; ParseFailed without one."""
         try:
-            if first:
-                first()
-            else:
-                with self.killed_after(START_SECONDS):
-                    receive(self.process.stdout, HEAD_BYTES)
+            with self.killed_after(START_SECONDS):
+                receive(self.process.stdout, HEAD_BYTES)
         except (OSError, EOFError, ValueError):
             self.end()
             command = getattr(self.process, "args", ())
@@ -120,6 +119,7 @@ class ForeignProcess:
 
     def exit_status(self, seconds: float) -> int | None:
         """The exit status of a process that should have ended; None if it has not."""
+        self.printed.wait(seconds)  # its end closes that pipe
         try:
             return self.process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -146,18 +146,68 @@ class ForeignProcess:
                 self.process.wait()
 
 
+class Template(ForeignProcess):
+    """A process that others are forked from (`fork_on_request`). It never reads a foreign byte."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(START_SECONDS)
+        try:
+            with theirs:
+                start = partial(spawned, command, stdin=theirs.fileno())
+                super().__init__(start, pipes=[self._control])
+        except BaseException:
+            self._control.close()
+            raise
+        self.wait_for_start()
+
+    def fork(self, task: str, printed: int) -> ForkedProcess:
+        """Return a new process that is prepared for a task, a name without spaces."""
+        (reading, stdin), (stdout, writing) = os.pipe(), os.pipe()
+        pipes = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+        try:
+            pid = self._asked(f"fork {task}", [reading, writing, printed])
+        except BaseException:
+            for pipe in pipes:
+                pipe.close()
+            raise
+        finally:
+            os.close(reading)
+            os.close(writing)
+        return ForkedProcess(pid, *pipes, self._status)
+
+    def _status(self, pid: int) -> int:
+        """The exit status of a process that has ended or was killed."""
+        try:
+            return self._asked(f"wait {pid}", [])
+        except ParseFailed:  # the template is gone, and with it its processes
+            return -signal.SIGKILL
+
+    def _asked(self, order: str, descriptors: list[int]) -> int:
+        with self._lock:
+            try:
+                socket.send_fds(self._control, [order.encode()], descriptors)
+                return int(self._control.recv(100))
+            except (OSError, ValueError):  # of no answer, too
+                self.end()
+                raise ParseFailed(
+                    f"the process that starts parsers has ended{self.printed.quoted()}"
+                ) from None
+            except BaseException:  # an interrupt: its answer must not become that of the next
+                self.end()
+                raise
+
+
 def spawned(
-    command: Sequence[str],
-    printed: int,
-    stdin: int = subprocess.PIPE,
-    stdout: int = subprocess.PIPE,
+    command: Sequence[str], printed: int, stdin: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
     """A new process, the first of a session: Ctrl-C at the terminal is for the parent."""
     try:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command,
             stdin=stdin,
-            stdout=stdout,
+            stdout=subprocess.PIPE,
             stderr=printed,
             env=sandbox.environment() | _SINGLE_THREADED | _NO_TELEMETRY,
             start_new_session=True,
@@ -171,30 +221,20 @@ def _not_starting(command: Sequence[str]) -> str:
 
 
 class _Printed:
-    """A pipe for what a process prints; a thread reads all of it and keeps the last bytes."""
+    """What a process prints: a thread reads all of it from a pipe and keeps the last bytes."""
 
-    def __init__(self) -> None:
-        self._read_end, self.write_end = os.pipe()
-        self._last = b""
+    def __init__(self, read_end: int) -> None:
+        self._read_end, self._last = read_end, b""
         self._thread = threading.Thread(target=self._run, name="mcpvectordb-printed", daemon=True)
-
-    def drain(self) -> None:
-        """Read the pipe from now on, until the process that has its write end is gone."""
-        os.close(self.write_end)
         self._thread.start()
-
-    def drop(self) -> None:
-        """Close a pipe that no process got."""
-        os.close(self.write_end)
-        os.close(self._read_end)
 
     def abandon(self) -> None:
         """Close the pipe in a fork of this process, which has no such thread."""
         os.close(self._read_end)
 
-    def wait(self) -> None:
+    def wait(self, seconds: float = 1) -> None:
         """Wait until all is read; not for long, as a child of the process may still print."""
-        self._thread.join(timeout=1)
+        self._thread.join(timeout=seconds)
 
     def quoted(self) -> str:
         """What a process that has ended printed last, for the end of a message; "" for nothing."""
@@ -211,12 +251,10 @@ class _Printed:
         os.close(self._read_end)
 
 
-def _end(
-    process: Process,
-    pipes: Sequence[IO[bytes] | socket.socket | None],
-    printed: _Printed,
-    owner: int,
-) -> None:
+Pipe = IO[bytes] | socket.socket | None
+
+
+def _end(process: Process, pipes: Sequence[Pipe], printed: _Printed, owner: int) -> None:
     for pipe in pipes:
         with suppress(OSError):  # unsent bytes of a broken pipe
             if pipe:
@@ -286,6 +324,41 @@ def private_pipes() -> tuple[IO[bytes], IO[bytes]]:
         except OSError:  # started without a stderr
             os.dup2(nothing.fileno(), 1)
     return requests, replies
+
+
+def fork_on_request(prepare: Callable[[str], None]) -> None:
+    """Run as a `Template` until the parent is gone; return in each process that it forks.
+
+    Stdin is a socket to the parent. "fork TASK" comes with the three standard streams of the new
+    process and is answered by its id, after the template has prepared itself for that task; "wait
+    ID" is answered by its exit status when it has ended: only then is its id free for others, so
+    the parent never kills a stranger.
+    """
+    template, control = os.getpid(), socket.socket(fileno=os.dup(0))
+    sandbox.prepare()
+    with os.fdopen(os.dup(1), "wb") as started:
+        send(started, b"{}")
+    while True:
+        order, streams, _, _ = socket.recv_fds(control, 100, 3)
+        if not order:
+            os._exit(0)
+        name, detail = order.decode().split(" ")
+        if name == "wait":
+            _, status = os.waitpid(int(detail), 0)
+            control.send(str(os.waitstatus_to_exitcode(status)).encode())
+            continue
+        prepare(detail)
+        if (pid := os.fork()) == 0:
+            break
+        os.setpgid(pid, pid)  # before the parent knows of it, and may kill its group
+        control.send(str(pid).encode())
+        for stream in streams:
+            os.close(stream)
+    sandbox.end_with_parent(template)
+    control.close()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
 
 
 def is_out_of_memory(error: Exception | str) -> bool:

@@ -116,10 +116,8 @@ _CHECKED = (
     _Checked((302, 261), 0, (0,), null=2),  # prlimit64: reading its own limits
     _Checked((204, 123), 0, (0,)),  # sched_getaffinity: its own
 )
-_SIGNALS = (
-    (62, 129),
-    (234, 131),
-)  # kill and tgkill, which abort() uses: only to the process itself
+# kill and tgkill, which abort() uses: only to the process itself.
+_SIGNALS = ((62, 129), (234, 131))
 
 
 def lacking() -> str:

@@ -9,6 +9,7 @@ opening a device or a named pipe can have side effects or block forever.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -16,6 +17,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
+from typing import Literal
 
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
@@ -127,8 +129,38 @@ def read_path(
         raw=raw,
         file_type=resolved.suffix[1:].lower() or "unknown",
         modified=_iso(info.st_mtime),
-        vault=resolved.suffix.lower() in (".md", ".markdown") and _is_in_vault(resolved),
+        vault=resolved.suffix.lower() in (".md", ".markdown")
+        and any((folder / VAULT_FOLDER).is_dir() for folder in resolved.parents),
     )
+
+
+def state(
+    path: str,
+    *,
+    size: int,
+    modified: str,
+    hash: str,
+    config: Config,
+    forbidden: Collection[Path] = (),
+) -> Literal["current", "changed", "gone", ""]:
+    """Whether a file is still the one of which `read_path` gave this; "" if it may not be seen."""
+    try:
+        info = os.stat(path)  # noqa: PTH116 - Path takes longer
+    except (FileNotFoundError, NotADirectoryError):
+        return "gone"
+    except (OSError, ValueError):
+        return ""
+    if not stat.S_ISREG(info.st_mode):
+        return "gone"
+    if info.st_size != size:
+        return "changed"
+    if _iso(info.st_mtime) == modified:
+        return "current"
+    try:  # copied back, checked out again, or changed
+        raw = read_path(path, config=config, forbidden=forbidden).raw
+    except IngestError:
+        return "changed"
+    return "current" if hashlib.sha256(raw).hexdigest() == hash else "changed"
 
 
 def check_folder(
@@ -177,7 +209,10 @@ def _read_regular(
         # The database must not even be opened: closing it would drop the POSIX locks that SQLite
         # holds in this process.
         before = os.stat(name, dir_fd=where, follow_symlinks=False)
-        _check_type(path, before)
+        if stat.S_ISDIR(before.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
+        if not stat.S_ISREG(before.st_mode) and not stat.S_ISLNK(before.st_mode):
+            raise Refused(f"{path} is a device, a pipe or a socket, not a file")
         if _same_as_any(before, forbidden):
             raise Refused(f"{path} is the database itself")
         handle = os.open(name, _OPEN_FILE, dir_fd=where)
@@ -210,13 +245,6 @@ def _open_folder(folder: Path) -> int | None:
     return handle
 
 
-def _check_type(path: Path, info: os.stat_result) -> None:
-    if stat.S_ISDIR(info.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
-    if not stat.S_ISREG(info.st_mode) and not stat.S_ISLNK(info.st_mode):
-        raise Refused(f"{path} is a device, a pipe or a socket, not a file")
-
-
 def _same_as_any(info: os.stat_result, forbidden: Collection[Path]) -> bool:
     for path in forbidden:
         for suffix in SIBLINGS:
@@ -238,11 +266,6 @@ def _working_folder() -> str:
         return str(Path.cwd())
     except OSError:
         return "one that no longer exists"
-
-
-def _is_in_vault(path: Path) -> bool:
-    """Whether a file lies in a vault of Obsidian, at any depth."""
-    return any((folder / VAULT_FOLDER).is_dir() for folder in path.parents)
 
 
 def _iso(seconds: float) -> str:

@@ -129,12 +129,18 @@ def outline(text: str, kind: Kind, fits: Fits = lambda start, end: True) -> Outl
         for at, strength in _code(text, begin, len(text)):
             result.add_line(at, strength)
     elif kind == "text" or begin < front_matter(text)[1]:
-        _add_prose(result, text, begin, len(text))
+        before = ""
+        for line in _lines(text, begin, len(text)):
+            _add_prose_line(result, line, before)
+            before = line.text
     else:
-        for fence in _fences(text, begin):
-            _add_markdown(result, text, begin, fence.start, fits)
-            _add_fence(result, text, fence, fits)
-            begin = fence.end
+        for start, end, mark in _fences(text, begin):
+            _add_markdown(result, text, begin, start, fits)
+            # A cut after its opening fence would leave that alone.
+            inside = text.find("\n", start, end) + 1 or end
+            block = Block(start, end, text[start:inside].rstrip(), inside, mark, end)
+            result.add_block(block, islice(_code(text, inside, end), 1, None), fits)
+            begin = end
         _add_markdown(result, text, begin, len(text), fits)
     return result
 
@@ -220,22 +226,6 @@ def _code(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
         indent, decorated = line.indent, line.text.startswith("@")
 
 
-def _add_fence(result: Outline, text: str, fence: _Fence, fits: Fits) -> None:
-    """Add a code block; a cut after its opening fence would leave that alone."""
-    inside = text.find("\n", fence.start, fence.end) + 1 or fence.end
-    header = text[fence.start : inside].rstrip()
-    block = Block(fence.start, fence.end, header, inside, fence.mark, fence.end)
-    result.add_block(block, islice(_code(text, inside, fence.end), 1, None), fits)
-
-
-def _add_prose(result: Outline, text: str, begin: int, end: int) -> None:
-    """Add paragraphs, list items and lines."""
-    before = ""
-    for line in _lines(text, begin, end):
-        _add_prose_line(result, line, before)
-        before = line.text
-
-
 def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
     """Add a line, unless it continues the sentence of the line before."""
     continues = before and line.text[0].islower() and before.rstrip()[-1] not in ".!?:;|。！？：；"
@@ -274,13 +264,10 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) 
 
 def _table_lines(lines: list[_Line], at: int) -> int:
     """How many lines the table has whose header is the line at this place; 0 for none."""
-    if (
-        len(lines) < at + 2
-        or "|" not in lines[at].text
-        or lines[at + 1].after_blank
-        or "|" not in lines[at + 1].text
-        or not _RULE.fullmatch(lines[at + 1].text)
-    ):
+    if len(lines) < at + 2 or "|" not in lines[at].text:
+        return 0
+    rule = lines[at + 1]
+    if rule.after_blank or "|" not in rule.text or not _RULE.fullmatch(rule.text):
         return 0
     end = at + 2
     while end < len(lines) and "|" in lines[end].text and not lines[end].after_blank:
@@ -314,14 +301,8 @@ def _setext_level(line: str) -> int:
     return 0 if len(line) < 2 else 1 if not line.strip("=") else 2 if not line.strip("-") else 0
 
 
-class _Fence(NamedTuple):
-    start: int
-    end: int
-    mark: str
-
-
-def _fences(text: str, begin: int) -> Iterator[_Fence]:
-    """Fenced code, in order."""
+def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:
+    """The start, end and mark of fenced code, in order."""
     markers = [
         each for each in _FENCE.finditer(text, begin) if each[2][0] == "~" or "`" not in each[3]
     ]
@@ -339,7 +320,7 @@ def _fences(text: str, begin: int) -> Iterator[_Fence]:
         if closing is None:
             unclosed[mark[0]] = min(len(mark), unclosed[mark[0]])
         end = closing.end() if closing else _end_of_item(text, markers[i])
-        yield _Fence(markers[i].start(1), end, mark)
+        yield markers[i].start(1), end, mark
         while i < len(markers) and markers[i].start(1) < end:
             i += 1
 

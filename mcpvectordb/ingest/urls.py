@@ -32,9 +32,17 @@ from urllib.parse import unquote, urljoin, urlsplit
 from mcpvectordb import __version__
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge
-from mcpvectordb.network.addresses import PRIVATE_NAMES, ParsedUrl, blocked, parse_url
-from mcpvectordb.network.connection import Deadline, Resolver, request, resolved
-from mcpvectordb.network.connection import system_resolver as _system_resolver
+from mcpvectordb.network import (
+    PRIVATE_NAMES,
+    Deadline,
+    ParsedUrl,
+    Resolver,
+    blocked,
+    parse_url,
+    request,
+    resolved,
+)
+from mcpvectordb.network import system_resolver as _system_resolver
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5
@@ -78,9 +86,8 @@ def fetch(
                 "GET", parsed, addresses, headers, proxy=config.proxy, deadline=deadline
             ) as response:
                 if response.status not in REDIRECTS or not response.getheader("Location"):
-                    return _source(
-                        url, response, bool(etag or modified), config, deadline, progress
-                    )
+                    known = bool(etag or modified)
+                    return _source(url, response, known, config, deadline, progress)
                 here = _redirected(here, response)
         except IngestError:
             raise
@@ -108,11 +115,8 @@ def _checked_addresses(
                 f"{parsed.host} is a name of private networks (allow_private_urls is false); "
                 f"set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
             ) from None
-        addresses = (
-            []
-            if config.proxy and private
-            else resolved(parsed.host, parsed.port, resolve, deadline)
-        )
+        by_proxy = config.proxy and private
+        addresses = [] if by_proxy else resolved(parsed.host, parsed.port, resolve, deadline)
     for address in addresses:
         if reason := blocked(address, allow_private=private):
             hint = (
@@ -171,12 +175,9 @@ def _source(
         raise FetchFailed(
             f"{url} answered {response.status} {responses.get(response.status, '')}".rstrip()
         )
-    pieces = _received(response, config.max_source_bytes, deadline, progress)
-    raw = _limited(
-        url,
-        decompressed(pieces, response.getheader("Content-Encoding", "")),
-        config.max_source_bytes,
-    )
+    limit, encoding = config.max_source_bytes, response.getheader("Content-Encoding", "")
+    pieces = _received(response, limit, deadline, progress)
+    raw = _limited(url, decompressed(pieces, encoding), limit)
     parts = urlsplit(url)
     return Source(
         source=url,
@@ -224,12 +225,9 @@ def _iso(http_date: str) -> str:
     """An HTTP date in ISO 8601; "" if it is none, or out of range with its time zone."""
     try:
         moment = parsedate_to_datetime(http_date)
-        # HTTP dates are always UTC.
-        return (
-            (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-            .astimezone(UTC)
-            .isoformat(timespec="seconds")
-        )
+        if not moment.tzinfo:  # HTTP dates are always UTC
+            moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError):
         return ""
 

@@ -1,35 +1,53 @@
-"""Memories as items: one form for history, undo, merge, export and import."""
+"""Memories as items: one form for history, undo, merge, export and import, and how it is written.
+
+Chunks and embeddings are made first, then stored in one transaction.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import apsw
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
-from mcpvectordb.errors import InvalidInput
-from mcpvectordb.history.log import History
+from mcpvectordb.errors import InvalidInput, ModelMissing, NotFound
 from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded
-from mcpvectordb.index.chunks import ChunkIndex
+from mcpvectordb.index.chunks import NewChunks, embedding_text
+from mcpvectordb.index.metadata_index import folded
 from mcpvectordb.index.spans import ItemText, ReceivedItem, StoredImage, TextItems
-from mcpvectordb.memories.memory import Entry, Image, Memory
-from mcpvectordb.memories.rows import NEWEST_FIRST, MemoryFilter, by_ids
-from mcpvectordb.memories.validation import (
+from mcpvectordb.ingest import chunking
+from mcpvectordb.ingest.span import Span
+from mcpvectordb.memories.memory import (
     SOURCES,
+    Change,
+    Entry,
+    Image,
+    Memory,
     checked_entry,
     checked_id,
     checked_thread,
     normalized_tags,
     one_of,
 )
+from mcpvectordb.memories.rows import (
+    FIELDS,
+    NEWEST_FIRST,
+    MemoryFilter,
+    by_ids,
+    decoded,
+    memory,
+    stored_images,
+)
 from mcpvectordb.metadata import from_base64, storable
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.store import OpenStore
 
 SHELF = "contexts"
 LONGEST_UID = 100
+# Up to it a memory of another file keeps its id; all later ones of this file get greater ids.
+_LARGEST_FOREIGN_ID = 10**9
 _FIELDS = ("thread", "source", "metadata", "created_at", "updated_at")
 
 # The memories at a stamp, with their tags and images, under the names of the tables, so that every
@@ -60,15 +78,28 @@ context_tags AS (
 """
 
 
-class MemoryItems(TextItems, ABC):
-    """The memories of a file."""
+class PreparedMemories(NamedTuple):
+    """The chunks of texts and, by the text of each chunk, their embeddings.
+
+    `vectors` is None where no model is available, and incomplete where it took too long; `note`
+    then has the reason.
+    """
+
+    spans: Mapping[str, Sequence[Span]]
+    model: int = 0
+    vectors: Mapping[str, bytes] | None = None
+    note: str = ""
+
+
+class MemoryItems(TextItems):
+    """The memories of a file, in all their tables; methods with `sql` work in its transaction."""
 
     shelf, noun, table = SHELF, "memory", "context"
     key, identity = "id", "uid = :name"
     select = f"SELECT id, uid, stamp, hex(hash), {', '.join(_FIELDS)} FROM contexts"
 
     @classmethod
-    def version(cls, sql: apsw.Connection, row: Sequence[Any]) -> Version:
+    def version(cls, sql: Sql, row: Sequence[Any]) -> Version:
         """The version in a row, with the memory's tags and digests of its images."""
         id, uid, stamp, hash, *values = row
         tags = sql.execute("SELECT tag FROM context_tags WHERE context = ? ORDER BY tag", (id,))
@@ -79,18 +110,18 @@ class MemoryItems(TextItems, ABC):
                 **dict(zip(_FIELDS, values, strict=True)),
                 "hash": hash,
                 "tags": [tag for (tag,) in tags],
-                "images": [_digest(each) for each in _images(sql, id)],
+                "images": [_digest(each) for each in stored_images(sql, [id])[id]],
                 LOCAL: {"id": id},
             },
         )
 
     @classmethod
-    def stored(cls, sql: apsw.Connection, owner: int) -> ItemText:
+    def stored(cls, sql: Sql, owner: int) -> ItemText:
         """The text and the images of a stored memory."""
-        return super().stored(sql, owner)._replace(images=_images(sql, owner))
+        return super().stored(sql, owner)._replace(images=stored_images(sql, [owner])[owner])
 
     @classmethod
-    def label(cls, sql: apsw.Connection, version: Version) -> str:
+    def label(cls, sql: Sql, version: Version) -> str:
         """memory:7, by the id that it has or had in this file."""
         return f"memory:{version.local.get('id', '?')}"
 
@@ -121,7 +152,7 @@ class MemoryItems(TextItems, ABC):
             raise InvalidInput("its text or an image is another one")
 
     @classmethod
-    def line(cls, sql: apsw.Connection, version: Version, model: int | None) -> dict[str, Any]:
+    def line(cls, sql: Sql, version: Version, model: int | None) -> dict[str, Any]:
         """A stored memory as an export has it, with its embeddings by a model."""
         id, fields = version.local["id"], version.fields or {}
         stored = cls.stored(sql, id)
@@ -129,10 +160,10 @@ class MemoryItems(TextItems, ABC):
             "id": id,
             "uid": version.item.name,
             **{name: fields[name] for name in _FIELDS},
-            "metadata": _decoded(fields["metadata"]),
+            "metadata": decoded(fields["metadata"]),
             "tags": fields["tags"],
             "images": [
-                {"data": data, "mime_type": mime_type, "metadata": _decoded(said)}
+                {"data": data, "mime_type": mime_type, "metadata": decoded(said)}
                 for mime_type, said, data in stored.images or ()
             ],
             **cls.text_line(sql, id, stored, model),
@@ -161,11 +192,11 @@ class MemoryItems(TextItems, ABC):
             config,
         )
         chunks, embeddings = cls.of_text_line(entry.text, line, config)
-        content = ItemText(entry.text, chunks, stored_images(entry.images or ()))
+        content = ItemText(entry.text, chunks, _to_store(entry.images or ()))
         fields = {
             "thread": entry.thread,
             "source": entry.source,
-            "metadata": None if entry.metadata is None else metadata.encode(entry.metadata),
+            "metadata": _encoded(entry.metadata),
             "created_at": entry.created_at,
             "updated_at": entry.updated_at,
             "hash": text_hash(entry.text).hex().upper(),
@@ -178,15 +209,250 @@ class MemoryItems(TextItems, ABC):
         cls.check(version, content)
         return ReceivedItem(version, content, embeddings)
 
+    def __init__(self, store: OpenStore) -> None:
+        self._file, self._history = store.file, store.history
+        self._encoder, self._index = store.encoder, store.memories
+        self._words, self._keys = store.fulltext, store.metadata_index
 
-def keep(history: History, sql: apsw.Connection, id: int) -> Item | None:
-    """Keep a memory as it is, before it changes or is removed; what it is, None if not there."""
-    found = MemoryItems.by_key(sql, id)
-    if found is None:
-        return None
-    known = history.has_body(sql, found.body)
-    history.keep(sql, found, None if known else MemoryItems.body(sql, found))
-    return found.item
+    def prepare(self, texts: Iterable[str], deadline: float | None) -> PreparedMemories:
+        """Split texts into chunks and embed them, outside of any transaction; may raise ModelError.
+
+        A model that is not on this machine is no error, nor one that is not done at the deadline:
+        the chunks then wait for their embeddings.
+        """
+        spans = self.split(texts)
+        passages = [
+            embedding_text("", span.headings, span.header, text[span.start : span.end])
+            for text in spans
+            for span in spans[text]
+        ]
+        try:
+            model, vectors = self._encoder.embed_texts(self._index, passages, deadline=deadline)
+        except ModelMissing as error:
+            note = self._encoder.provisional.note(error=str(error))
+            return PreparedMemories(spans, note=note)
+        waiting = len(set(passages) - vectors.keys())
+        note = self._encoder.provisional.note(waiting) if waiting else ""
+        return PreparedMemories(spans, model, vectors, note)
+
+    def split(self, texts: Iterable[str]) -> dict[str, Sequence[Span]]:
+        """The chunks of each distinct text."""
+        size, overlap = self._encoder.ensure_model()
+        return {
+            text: chunking.split(
+                text,
+                starts=self._encoder.tokens().token_starts(text).tolist(),
+                size=size,
+                overlap=overlap,
+                kind="markdown",
+            )
+            for text in dict.fromkeys(texts)
+        }
+
+    def add(
+        self, sql: Sql, entry: Entry, prepared: PreparedMemories, now: str
+    ) -> tuple[int, Literal["added", "repeated"]]:
+        """Store a checked entry; the memory's id and what was done.
+
+        An entry with the source and text of its thread's last memory updates that memory, unless
+        it has a time of its own.
+        """
+        last = sql.execute(
+            "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
+            (entry.thread,),
+        ).fetchone()
+        same = last is not None and last[1:] == (entry.source, text_hash(entry.text))
+        status: Literal["added", "repeated"] = "added"
+        if same and entry.created_at is None:
+            id, status = int(last[0]), "repeated"
+            self._mark(sql, id, now)
+        else:
+            fields = {
+                "thread": entry.thread,
+                "source": entry.source,
+                "created_at": entry.created_at or now,
+                "updated_at": entry.updated_at or now,
+            }
+            content = ItemText(entry.text, list(prepared.spans[entry.text]))
+            id = self._write(sql, None, uuid.uuid4().hex, fields, content)
+        self._embed(sql, id, prepared)
+        if entry.metadata is not None:
+            self._put_metadata(sql, id, entry.metadata or None)
+        _put_parts(sql, id, entry.tags, _to_store(entry.images))
+        return id, status
+
+    def change(
+        self, sql: Sql, change: Change, prepared: PreparedMemories, now: str
+    ) -> tuple[str, ...]:
+        """Make a checked change; the names of the fields that were written. Raises NotFound."""
+        row = sql.execute("SELECT metadata FROM contexts WHERE id = ?", (change.id,)).fetchone()
+        if row is None:
+            raise NotFound(f"no context has the id {change.id}")
+        self._mark(sql, change.id, now)
+        values = change.metadata
+        if change.metadata_patch is not None:
+            values = metadata.merge(metadata.decode(row[0] or "{}"), change.metadata_patch)
+        if change.text is not None:
+            self._remove_text(sql, change.id)
+            self._put_text(sql, change.id, change.text, prepared.spans[change.text])
+            self._embed(sql, change.id, prepared)
+            sql.execute(
+                "UPDATE contexts SET hash = ? WHERE id = ?", (text_hash(change.text), change.id)
+            )
+        if values is not None:
+            self._put_metadata(sql, change.id, values)
+        _put_parts(sql, change.id, change.tags, _to_store(change.images))
+        written = {
+            "text": change.text,
+            "metadata": values,
+            "tags": change.tags,
+            "images": change.images,
+            "content_type": change.images,
+            "embedding": None if prepared.note else change.text,
+        }
+        return tuple(field for field, given in written.items() if given is not None)
+
+    def delete(self, sql: Sql, ids: Iterable[int]) -> None:
+        """Delete memories with their chunks, embeddings, tags and images."""
+        for id in ids:
+            item = self._keep(sql, id)
+            self._remove_text(sql, id)
+            sql.execute("DELETE FROM contexts WHERE id = ?", (id,))
+            if item is not None:
+                self._history.bury(sql, item)
+
+    def put(self, sql: Sql, version: Version, content: ItemText) -> int:
+        """Store a version that was checked in place of what is there of its memory; its id.
+
+        The id is the one that it had, unless another memory of this file has it.
+        """
+        fields, id = version.fields or {}, version.local["id"]
+        here = self.find(sql, version.item)
+        if here is not None:
+            self._keep(sql, here.local["id"])
+            self._remove_text(sql, here.local["id"])
+        # All later ids would be greater than one that another file made up.
+        used = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contexts'").get or 0
+        free = here is None and id <= max(used, _LARGEST_FOREIGN_ID)
+        if not free or sql.execute("SELECT 1 FROM contexts WHERE id = ?", (id,)).get:
+            id = None
+        id = self._write(sql, id, version.item.name, fields, content)
+        self._put_metadata(sql, id, decoded(fields["metadata"]))
+        _put_parts(sql, id, fields["tags"], content.images)
+        return id
+
+    def _write(
+        self,
+        sql: Sql,
+        id: int | None,
+        uid: str,
+        fields: Mapping[str, Any],
+        content: ItemText,
+    ) -> int:
+        """Write a memory anew, or in place of the one with this uid; its id."""
+        columns = {name: fields[name] for name in ("thread", "source", "created_at", "updated_at")}
+        columns |= {"hash": text_hash(content.text), "stamp": self._history.stamp(sql)}
+        changed = ", ".join(f"{name} = excluded.{name}" for name in columns)
+        columns |= {"id": id, "uid": uid}
+        written = int(
+            sql.execute(
+                f"INSERT INTO contexts ({', '.join(columns)}) "
+                f"VALUES ({', '.join('?' * len(columns))}) "
+                f"ON CONFLICT (uid) DO UPDATE SET {changed} RETURNING id",
+                tuple(columns.values()),
+            ).get
+        )
+        self._put_text(sql, written, content.text, content.spans)
+        return written
+
+    def _mark(self, sql: Sql, id: int, now: str) -> None:
+        """Note the time of a change, before which the history keeps the memory as it is."""
+        self._keep(sql, id)
+        sql.execute(
+            "UPDATE contexts SET updated_at = ?, stamp = ? WHERE id = ?",
+            (now, self._history.stamp(sql), id),
+        )
+
+    def _keep(self, sql: Sql, id: int) -> Item | None:
+        """Keep a memory as it is, before it changes or goes; what it is, None if not there."""
+        found = self.by_key(sql, id)
+        if found is None:
+            return None
+        known = self._history.has_body(sql, found.body)
+        self._history.keep(sql, found, None if known else self.body(sql, found))
+        return found.item
+
+    def _remove_text(self, sql: Sql, id: int) -> None:
+        self._index.remove(sql, id)
+        self._words.remove(sql, id)
+
+    def _put_text(self, sql: Sql, id: int, text: str, spans: Sequence[Span]) -> None:
+        self._index.put(sql, [NewChunks(id, "", text, spans)])
+        self._words.put(sql, id, text)
+
+    def _embed(self, sql: Sql, id: int, prepared: PreparedMemories) -> None:
+        """Store the prepared embeddings of a memory's chunks; chunks that have one keep it."""
+        vectors = prepared.vectors
+        if vectors is None:
+            return
+        rows = sql.execute("SELECT id FROM context_chunks WHERE owner = ?", (id,))
+        passages = [
+            (each.id, each.embedding_text)
+            for each in self._index.passages(sql, [chunk for (chunk,) in rows])
+        ]
+        self._index.settle(
+            sql,
+            prepared.model,
+            ((chunk, vectors[text]) for chunk, text in passages if text in vectors),
+        )
+
+    def _put_metadata(self, sql: Sql, id: int, values: Mapping[str, Any] | None) -> None:
+        sql.execute(
+            "UPDATE contexts SET metadata = ?, folded = ? WHERE id = ?",
+            (_encoded(values), folded(self._keys.names(sql), values), id),
+        )
+
+    def restore(self, version: Version, content: ItemText) -> None:
+        """Store a version as the present one; its embeddings are made again where none is known."""
+        with self._file.writing() as sql:
+            self.put(sql, version, content)
+
+    def remove(self, item: Item) -> None:
+        """Delete a memory, if it is there."""
+        with self._file.writing() as sql:
+            found = self.find(sql, item)
+            self.delete(sql, [found.local["id"]] if found else [])
+
+    def past(
+        self,
+        sql: Sql,
+        as_of: str | int,
+        chosen: MemoryFilter,
+        window: tuple[int, int],
+        images: bool,
+    ) -> list[Memory]:
+        """The memories at a time, or after a change, that match all filters, newest first."""
+        past = _PAST.format(limit=self._history.limit(sql, as_of))
+        rows = sql.execute(
+            f"{past} SELECT x.id FROM contexts x WHERE {chosen.condition} {NEWEST_FIRST} "
+            "LIMIT ? OFFSET ?",
+            (*chosen.bindings, *window),
+        )
+        ids = [id for (id,) in rows]
+        present = by_ids(sql, self._index, [id for id in ids if id > 0], images=images)
+        return [present[id] if id > 0 else self._former(sql, -id, images) for id in ids]
+
+    def _former(self, sql: Sql, number: int, images: bool) -> Memory:
+        """The memory that a version in the history was."""
+        past = self._history.former(sql, number)
+        content = self.checked(past, self._history.body(sql, past, self.body))
+        fields = {
+            **(past.fields or {}),
+            "id": past.local["id"],
+            "content_type": "multimodal" if content.images else "text",
+        }
+        row = [*(fields[name] for name in FIELDS), fields["metadata"]]
+        return memory(row, content.text, fields["tags"], content.images if images else ())
 
 
 def text_hash(text: str) -> bytes:
@@ -194,77 +460,21 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def stored_images(images: Sequence[Image]) -> list[StoredImage]:
-    """Images as they are stored."""
-    return [
-        StoredImage(
-            each.mime_type,
-            None if each.metadata is None else metadata.encode(each.metadata),
-            each.data,
-        )
-        for each in images
-    ]
+def _to_store(images: Sequence[Image] | None) -> list[StoredImage] | None:
+    """Images as they are stored; None if they were not given."""
+    if images is None:
+        return None
+    return [StoredImage(each.mime_type, _encoded(each.metadata), each.data) for each in images]
 
 
-def images_of(content: ItemText) -> tuple[Image, ...]:
-    """The images of a memory."""
-    return tuple(
-        Image(data=data, mime_type=mime_type, metadata=_decoded(said))
-        for mime_type, said, data in content.images or ()
-    )
-
-
-def past_memories(
-    sql: apsw.Connection,
-    history: History,
-    index: ChunkIndex,
-    chosen: MemoryFilter,
-    limit: int,
-    window: tuple[int, int],
-    images: bool,
-) -> list[Memory]:
-    """The memories at a stamp that match all filters, newest first."""
-    found: list[Any] = sql.execute(
-        f"{_PAST.format(limit=limit)} SELECT x.id FROM contexts x WHERE {chosen.condition} "
-        f"{NEWEST_FIRST} LIMIT ? OFFSET ?",
-        (*chosen.bindings, *window),
-    ).fetchall()
-    present = by_ids(sql, index, [id for (id,) in found if id > 0], images=images)
-    return [
-        present[id] if id > 0 else _past_memory(sql, history, history.former(sql, -id), images)
-        for (id,) in found
-    ]
-
-
-def _past_memory(sql: apsw.Connection, history: History, past: Version, images: bool) -> Memory:
-    fields = past.fields or {}
-    content = MemoryItems.checked(past, history.body(sql, past, MemoryItems.body))
-    return Memory(
-        id=past.local["id"],
-        thread=fields["thread"],
-        source=fields["source"],
-        text=content.text,
-        content_type="multimodal" if content.images else "text",
-        metadata=_decoded(fields["metadata"]),
-        tags=tuple(fields["tags"]),
-        images=images_of(content) if images else (),
-        created_at=fields["created_at"],
-        updated_at=fields["updated_at"],
-    )
+def _encoded(values: Mapping[str, Any] | None) -> str | None:
+    return None if values is None else metadata.encode(values)
 
 
 def _version(uid: str, stamp: int, fields: Mapping[str, Any]) -> Version:
     """A version, whose body is named by the digests of what it holds."""
     body = body_name(encoded([fields["hash"], fields["images"]]).encode())
     return Version(Item(SHELF, "", uid), stamp, fields, body)
-
-
-def _images(sql: apsw.Connection, id: int) -> list[StoredImage]:
-    rows = sql.execute(
-        "SELECT mime_type, metadata, data FROM context_images WHERE context = ? ORDER BY position",
-        (id,),
-    )
-    return [StoredImage(*row) for row in rows]
 
 
 def _digest(image: StoredImage) -> str:
@@ -281,5 +491,19 @@ def _image_of_line(line: object) -> Image:
     )
 
 
-def _decoded(text: str | None) -> dict[str, Any] | None:
-    return None if text is None else metadata.decode(text)
+def _put_parts(
+    sql: Sql, id: int, tags: Sequence[str] | None, images: Sequence[StoredImage] | None
+) -> None:
+    """Replace a memory's tags and images; None leaves them as they are."""
+    if tags is not None:
+        sql.execute("DELETE FROM context_tags WHERE context = ?", (id,))
+        sql.executemany(
+            "INSERT INTO context_tags (context, tag) VALUES (?, ?)", ((id, tag) for tag in tags)
+        )
+    if images is not None:
+        sql.execute("DELETE FROM context_images WHERE context = ?", (id,))
+        sql.executemany(
+            "INSERT INTO context_images (context, position, mime_type, metadata, data) "
+            "VALUES (?, ?, ?, ?, ?)",
+            ((id, position, *image) for position, image in enumerate(images)),
+        )

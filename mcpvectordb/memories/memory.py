@@ -1,18 +1,32 @@
-"""The records of memories: frozen and keyword-only, as in `records`."""
+"""The records of memories, frozen and keyword-only as in `records`, and what may be in them.
+
+A check returns a normalized value or raises InvalidInput or TooLarge.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar, final
 
-from mcpvectordb.errors import MCPVectorDBError
+from mcpvectordb import dates, metadata
+from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.errors import InvalidInput, MCPVectorDBError, TooLarge, quoted
+from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.records import Record
 
 T = TypeVar("T")
+Choice = TypeVar("Choice", bound=str)
 
 MemorySource = Literal["user", "agent"]
 ContentType = Literal["text", "multimodal"]
 Words = Literal["any", "match", "prefix", "phrase", "boolean"]
+
+SOURCES: tuple[MemorySource, ...] = ("user", "agent")
+CONTENT_TYPES: tuple[ContentType, ...] = ("text", "multimodal")
+MAX_NAME_CHARACTERS = 1_000
+MAX_TAGS = 1_000
+MAX_THREADS = 10_000
 
 
 class Image(Record):
@@ -71,6 +85,11 @@ class Memory(Record):
     images: tuple[Image, ...]
     created_at: str
     updated_at: str
+
+    @property
+    def place(self) -> str:
+        """Its name in citations: memory:7."""
+        return f"memory:{self.id}"
 
 
 class Stored(Record):
@@ -142,3 +161,145 @@ class MemoryStats(Record):
     unavailable: Mapping[str, str]
     most_active_threads: tuple[tuple[str, int], ...]
     top_tags: tuple[tuple[str, int], ...]
+
+
+# What may be stored, and asked for.
+
+
+def checked_entry(entry: Entry, config: Config) -> Entry:
+    """The entry as it will be stored: trimmed, with normalized tags; InvalidInput or TooLarge."""
+    if not isinstance(entry, Entry):
+        raise InvalidInput(f"an entry to add must be an Entry, not {type(entry).__name__}")
+    metadata.encode(entry.metadata)
+    return replace(
+        entry,
+        thread=checked_thread(entry.thread),
+        source=one_of(entry.source, SOURCES, "source"),
+        text=_text(entry.text, config),
+        tags=None if entry.tags is None else normalized_tags(entry.tags),
+        images=None if entry.images is None else _images(entry.images, config),
+        created_at=_time(entry.created_at, "created_at"),
+        updated_at=_time(entry.updated_at or entry.created_at, "updated_at"),
+    )
+
+
+def checked_change(change: Change, config: Config) -> Change:
+    """The change as it will be made: trimmed, with normalized tags; InvalidInput or TooLarge."""
+    if not isinstance(change, Change):
+        raise InvalidInput(f"a change must be a Change, not {type(change).__name__}")
+    checked_id(change.id)
+    given = (change.text, change.metadata, change.metadata_patch, change.tags, change.images)
+    if all(value is None for value in given):
+        raise InvalidInput(
+            "nothing to change was given: give text, metadata, metadata_patch, tags or images"
+        )
+    if change.metadata is not None and change.metadata_patch is not None:
+        raise InvalidInput(
+            "give either metadata, which replaces all of it, or metadata_patch, which changes "
+            "parts of it"
+        )
+    metadata.encode(change.metadata)
+    metadata.encode(change.metadata_patch, "metadata_patch")
+    return replace(
+        change,
+        text=None if change.text is None else _text(change.text, config),
+        tags=None if change.tags is None else normalized_tags(change.tags),
+        images=None if change.images is None else _images(change.images, config),
+    )
+
+
+def checked_id(id: object) -> int:
+    """`id` if it is a whole number of 1 or more."""
+    return whole_number(id, "the id of a context", 1)
+
+
+def checked_ids(ids: int | Iterable[int]) -> list[int]:
+    """One id or several as a list, if each is a whole number of 1 or more."""
+    if isinstance(ids, int):
+        return [checked_id(ids)]
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidInput(f"ids must be a list of whole numbers, not {quoted(ids)}")
+    return [checked_id(id) for id in ids]
+
+
+def checked_thread(thread: object) -> str:
+    """The thread's name without surrounding white space."""
+    return _name(thread, "thread")
+
+
+def checked_threads(threads: Iterable[str]) -> list[str]:
+    """The names without surrounding white space; a single string is one name."""
+    given = [threads] if isinstance(threads, str) else threads
+    names = [checked_thread(thread) for thread in given]
+    if len(names) > MAX_THREADS:
+        raise InvalidInput(
+            f"{len(names):,} threads were given; name at most {MAX_THREADS:,} at once"
+        )
+    return names
+
+
+def one_of(value: object, known: Sequence[Choice], name: str) -> Choice:
+    """`value` if it is one of `known`."""
+    for each in known:
+        if value == each:
+            return each
+    raise InvalidInput(f"{name} must be {' or '.join(known)}, not {quoted(value)}")
+
+
+def normalized_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Tags in lower case, without surrounding white space, blanks and duplicates, sorted."""
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise InvalidInput(f"tags must be a list of texts, not {type(tags).__name__}")
+    kept = sorted({_name(tag, "a tag").lower() for tag in tags if storable(tag, "a tag").strip()})
+    if len(kept) > MAX_TAGS:
+        raise InvalidInput(f"{len(kept)} tags were given; at most {MAX_TAGS} are kept")
+    return tuple(kept)
+
+
+def _time(time: str | None, name: str) -> str | None:
+    return None if time is None else dates.parse(time, name)
+
+
+def _name(text: object, name: str) -> str:
+    trimmed = storable(text, name, blank=False).strip()
+    if len(trimmed) > MAX_NAME_CHARACTERS:
+        raise InvalidInput(
+            f"{name} is {len(trimmed):,} characters long; it may have at most "
+            f"{MAX_NAME_CHARACTERS:,}"
+        )
+    return trimmed
+
+
+def _text(text: object, config: Config) -> str:
+    trimmed = storable(text, "text", blank=False).strip()
+    if (size := len(trimmed.encode())) > config.max_source_bytes:
+        raise TooLarge(
+            f"text is {size:,} bytes; at most {config.max_source_bytes:,} are stored "
+            f"{how_to_allow('max_source_bytes')}"
+        )
+    return trimmed
+
+
+def _images(images: Iterable[Image], config: Config) -> tuple[Image, ...]:
+    if isinstance(images, str | bytes) or not isinstance(images, Iterable):
+        raise InvalidInput(f"images must be a list of Image, not {type(images).__name__}")
+    kept = tuple(_image(image, f"image {place}", config) for place, image in enumerate(images))
+    if (size := sum(len(image.data) for image in kept)) > config.max_image_bytes_total:
+        raise TooLarge(
+            f"the images are {size:,} bytes together; at most {config.max_image_bytes_total:,} "
+            "are stored"
+        )
+    return kept
+
+
+def _image(image: object, name: str, config: Config) -> Image:
+    if not isinstance(image, Image):
+        raise InvalidInput(f"{name} must be an Image, not {type(image).__name__}")
+    if not isinstance(image.data, bytes) or not image.data:
+        raise InvalidInput(f"{name} has no data: give its bytes")
+    if len(image.data) > config.max_image_bytes:
+        raise TooLarge(
+            f"{name} is {len(image.data):,} bytes; at most {config.max_image_bytes:,} are stored"
+        )
+    metadata.encode(image.metadata, f"{name}'s metadata")
+    return replace(image, mime_type=_name(image.mime_type, f"{name}'s mime_type"))

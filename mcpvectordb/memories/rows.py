@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypedDict
 
-import apsw
-
 from mcpvectordb import dates, filters, metadata
 from mcpvectordb.filters import Where
-from mcpvectordb.index import Allowed
 from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.metadata_index import index_condition
-from mcpvectordb.memories.memory import ContentType, Image, Memory, MemorySource
-from mcpvectordb.memories.validation import (
+from mcpvectordb.index.resident import Allowed
+from mcpvectordb.index.spans import StoredImage
+from mcpvectordb.memories.memory import (
     CONTENT_TYPES,
     SOURCES,
+    ContentType,
+    Image,
+    Memory,
+    MemorySource,
     checked_thread,
     normalized_tags,
     one_of,
 )
+from mcpvectordb.ranking.why_empty import FilteredItems
 from mcpvectordb.records import Condition
-from mcpvectordb.search.why_empty import FilteredItems
-from mcpvectordb.storage.dialect import SQLITE, SqlDialect
+from mcpvectordb.storage.dialect import SQLITE, Sql, SqlDialect
+from mcpvectordb.store import ItemFilter
 
 _HAS_IMAGES = "EXISTS (SELECT 1 FROM context_images WHERE context = x.id)"
 FIELDS = {
@@ -79,25 +83,22 @@ class FilterArguments(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryFilter:
-    """A SQL condition on memories `x` (EVERYTHING: all) with its bindings.
+class MemoryFilter(ItemFilter):
+    """A condition on memories `x`; they have one of `tags`, if there are any."""
 
-    `conditions` are the checked conditions of `where` that are compiled into it.
-    """
-
-    condition: str
-    bindings: tuple[Any, ...]
-    conditions: tuple[Condition, ...] = ()
+    tags: tuple[str, ...] = ()
 
     @property
     def memories(self) -> Allowed:
         """The ids of the memories that match."""
-        return self._allowed("SELECT x.id FROM contexts x")
+        return self.allowed("SELECT x.id FROM contexts x WHERE")
 
     @property
     def chunks(self) -> Allowed:
         """The ids of the chunks of these memories."""
-        return self._allowed("SELECT c.id FROM contexts x JOIN context_chunks c ON c.owner = x.id")
+        return self.allowed(
+            "SELECT c.id FROM contexts x JOIN context_chunks c ON c.owner = x.id WHERE"
+        )
 
     def using_indexes(self, keys: Collection[str]) -> MemoryFilter:
         """The same filter in a form for which SQLite can use the indexes of these metadata keys."""
@@ -109,12 +110,6 @@ class MemoryFilter:
             condition=f"({sql}) AND {self.condition}",
             bindings=(*bindings, *self.bindings),
         )
-
-    def _allowed(self, select: str) -> Allowed:
-        if self.condition == filters.EVERYTHING:
-            return Allowed()
-        origins = filters.named(self.conditions, "origin")
-        return Allowed(f"{select} WHERE {self.condition}", self.bindings, origins=origins)
 
 
 def compile_filter(
@@ -130,8 +125,10 @@ def compile_filter(
 ) -> MemoryFilter:
     """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter."""
     pieces: list[tuple[str, Sequence[Any]]] = []
+    named = []
     if thread is not None:
-        pieces.append(("x.thread = ?", [checked_thread(thread)]))
+        named.append(Condition("thread", "eq", checked_thread(thread)))
+        pieces.append(("x.thread = ?", [named[0].value]))
     wanted = normalized_tags(tags or ())
     if source is not None:
         # There are only two sources. The empty text keeps SQLite from using the index on source
@@ -158,66 +155,71 @@ def compile_filter(
     return MemoryFilter(
         " AND ".join(f"({sql})" for sql, _ in pieces) or filters.EVERYTHING,
         tuple(value for _, bindings in pieces for value in bindings),
-        tuple(conditions),
+        (*named, *conditions),
+        wanted,
     )
 
 
-def hydrated(
-    sql: apsw.Connection, index: ChunkIndex, rows: Sequence[Sequence[Any]], *, images: bool
+def read(
+    sql: Sql, index: ChunkIndex, rows: Sequence[Sequence[Any]], *, images: bool = False
 ) -> list[Memory]:
-    """Rows of SELECT as contexts, in the same order, with or without their images."""
+    """The memories in rows of SELECT, in the same order, with or without their images."""
     ids = [row[0] for row in rows]
     texts = dict(index.texts(sql, ids))
-    tags: dict[int, list[str]] = {}
+    tags: dict[int, list[str]] = defaultdict(list)
     for id, tag in sql.execute(
         "SELECT context, tag FROM context_tags WHERE context IN (SELECT value FROM json_each(?)) "
         "ORDER BY tag",
         (json.dumps(ids),),
     ):
-        tags.setdefault(id, []).append(tag)
-    images_of = _images(sql, ids) if images else {}
+        tags[id].append(tag)
+    shown = stored_images(sql, ids) if images else {}
     return [
-        Memory(
-            id=id,
-            thread=thread,
-            source=source,
-            text=texts.get(id, ""),  # a publisher may have sent a memory without its text
-            content_type=content_type,
-            metadata=None if values is None else metadata.decode(values),
-            tags=tuple(tags.get(id, ())),
-            images=tuple(images_of.get(id, ())),
-            created_at=created_at,
-            updated_at=updated_at,
-        )
-        for id, thread, source, content_type, created_at, updated_at, values in rows
+        # A publisher may have sent a memory without its text.
+        memory(row, texts.get(id, ""), tags[id], shown.get(id, ()))
+        for id, row in zip(ids, rows, strict=True)
     ]
 
 
-def by_ids(
-    sql: apsw.Connection, index: ChunkIndex, ids: Sequence[int], *, images: bool
-) -> dict[int, Memory]:
+def by_ids(sql: Sql, index: ChunkIndex, ids: Sequence[int], *, images: bool) -> dict[int, Memory]:
     """The memories that have these ids, by id, newest first; unknown ids are left out."""
     rows = sql.execute(
         f"{SELECT} WHERE x.id IN (SELECT value FROM json_each(?)) {NEWEST_FIRST}",
         (json.dumps(ids),),
     )
-    found = hydrated(sql, index, rows.fetchall(), images=images)
+    found = read(sql, index, rows.fetchall(), images=images)
     return {memory.id: memory for memory in found}
 
 
-def after(index: ChunkIndex, sql: apsw.Connection, id: int, most: int) -> list[tuple[int, Memory]]:
-    """The first memories after an id, each with its own."""
-    rows = sql.execute(f"{SELECT} WHERE x.id > ? ORDER BY x.id LIMIT ?", (id, most)).fetchall()
-    return [(each.id, each) for each in hydrated(sql, index, rows, images=False)]
+def memory(
+    row: Sequence[Any], text: str, tags: Sequence[str], images: Sequence[StoredImage]
+) -> Memory:
+    """The memory in a row of SELECT, with what is in other tables."""
+    *values, said = row
+    return Memory(
+        **dict(zip(FIELDS, values, strict=True)),
+        text=text,
+        metadata=decoded(said),
+        tags=tuple(tags),
+        images=tuple(
+            Image(data=data, mime_type=mime_type, metadata=decoded(said))
+            for mime_type, said, data in images
+        ),
+    )
 
 
-def _images(sql: apsw.Connection, ids: Sequence[int]) -> dict[int, list[Image]]:
-    found: dict[int, list[Image]] = {}
-    for id, mime_type, values, data in sql.execute(
+def decoded(text: str | None) -> dict[str, Any] | None:
+    """The metadata of a memory or an image, which may have none."""
+    return None if text is None else metadata.decode(text)
+
+
+def stored_images(sql: Sql, ids: Sequence[int]) -> dict[int, list[StoredImage]]:
+    """The images of each of these memories, in their order."""
+    found: dict[int, list[StoredImage]] = defaultdict(list)
+    for id, *image in sql.execute(
         "SELECT context, mime_type, metadata, data FROM context_images "
         "WHERE context IN (SELECT value FROM json_each(?)) ORDER BY context, position",
         (json.dumps(ids),),
     ):
-        values = None if values is None else metadata.decode(values)
-        found.setdefault(id, []).append(Image(data=data, mime_type=mime_type, metadata=values))
+        found[id].append(StoredImage(*image))
     return found

@@ -8,29 +8,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import apsw
-
 from mcpvectordb.errors import InvalidInput, quoted
-from mcpvectordb.index import Allowed
-from mcpvectordb.index.keyword import KeywordMatch
-from mcpvectordb.index.models import QueryEmbedding
+from mcpvectordb.index.chunks import QueryEmbedding
+from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
+from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
+from mcpvectordb.ranking import relevance
+from mcpvectordb.ranking.meaning import OwnerRetriever
+from mcpvectordb.ranking.ranker import NO_WORDS, Question, Ranking, Recency, Retrievers, Row, rrf
+from mcpvectordb.ranking.snippets import Snippets, highlight
 from mcpvectordb.records import Hit, Results, Scores
-from mcpvectordb.search import fusion, ranker, relevance
-from mcpvectordb.search.explain import together
-from mcpvectordb.search.highlight import highlight
-from mcpvectordb.search.meaning import OwnerRetriever
-from mcpvectordb.search.ranker import NO_WORDS, Question, Ranking, Retrievers, Row
-from mcpvectordb.search.snippets import Snippets
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
-from mcpvectordb.text import boolean
 from mcpvectordb.text.query import (
     FulltextQuery,
     Interpretation,
-    Query,
     Term,
-    highlight_terms,
+    boolean_query,
     match_query,
     parse_query,
     phrase_query,
@@ -51,7 +46,7 @@ PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
     "match": match_query,
     "prefix": prefix_query,
     "phrase": phrase_query,
-    "boolean": boolean.boolean_query,
+    "boolean": boolean_query,
 }
 
 
@@ -99,22 +94,15 @@ class MemorySearch:
             if question.rerank:
                 passages = self._excerpts(sql, ranking, words)
                 figures = self._store.reranker.scores(question.text, passages)
-                ranker.rerank(ranking, figures, _by_reading)
-            results = self._results(sql, question, ranking, words)
-        spent = 1000 * (time.perf_counter() - began)
-        return replace(
-            results,
-            counts=ranking.counts,
-            note=words.note,
-            explained=together(ranking.explained, spent, len(results))
-            if question.explain
-            else None,
-            backlog=backlog,
+                ranking.rerank(figures, _by_reading)
+            hits = self._hits(sql, question, ranking, words)
+        return ranking.results(
+            question, hits, began, counts=_counts(ranking), note=words.note, backlog=backlog
         )
 
     def _ranked(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         question: MemoryQuestion,
         words: _Words,
         embedding: QueryEmbedding | str,
@@ -127,108 +115,85 @@ class MemorySearch:
         )
         retrievers = Retrievers(
             sql,
-            parse_query(question.text),
+            words.query,
             partial(words.match, allowed.memories) if words.any else words.note or NO_WORDS,
             meaning,
             words.narrowed(allowed),
             embedding,
             newest=True,
         )
-        weigh = partial(_weights, sql, question)
+        weigh = partial(_weights, sql)
         if question.fusion == "convex":
             return retrievers.rank(question, question.depth, weigh)
         ranking = retrievers.run(question, RRF_OVERFETCH * question.depth, exact=True)
         ranking.rows = _by_ranks(question, ranking)
-        if aged := weigh([id for id, _, _ in ranking.rows]):
-            rows = [
-                (id, score * aged[id], replace(scores, recency=aged[id]))
-                for id, score, scores in ranking.rows
-            ]
-            ranking.rows = sorted(rows, key=lambda row: (-row[1], row[0]))
+        if question.recency is not None:
+            ranking.rows.sort(key=lambda row: row[0])  # of equal ones the older comes first
+            ranking.age(question, weigh)
         return ranking
 
-    def _excerpts(self, sql: apsw.Connection, ranking: Ranking, words: _Words) -> list[str]:
+    def _excerpts(self, sql: Sql, ranking: Ranking, words: _Words) -> list[str]:
         """What the cross-encoder reads of the best memories: the nearest chunk or an excerpt."""
         ids = [id for id, _, _ in ranking.rows[:RERANK_LIMIT]]
         texts = dict(self._index.texts(sql, ids))
         passages = self._passages(sql, ranking, ids)
         return [passages.get(id) or excerpt(texts[id], words.terms, words.stemmed) for id in ids]
 
-    def _results(
-        self, sql: apsw.Connection, question: MemoryQuestion, ranking: Ranking, words: _Words
-    ) -> Results[Memory]:
-        page = [
-            row
-            for row in ranking.rows[question.offset : question.wanted]
-            if row[1] >= question.min_score
-        ]
+    def _hits(
+        self, sql: Sql, question: MemoryQuestion, ranking: Ranking, words: _Words
+    ) -> list[Hit[Memory]]:
+        page = ranking.page(question)
         memories = by_ids(sql, self._index, [id for id, _, _ in page], images=question.images)
         page = [row for row in page if row[0] in memories]
         passages = self._passages(sql, ranking, memories)
         texts = [memories[id].text for id, _, _ in page]
-        judged = ranker.judged(
+        known = ranking.judged(
             question,
-            ranking,
-            self._with_cosines(sql, ranking, page),
+            self._with_cosines(ranking, page),
             texts,
             lambda: texts,
             lambda: self._index.has_fewer(sql, relevance.FEW_PASSAGES),
         )
-        snippets, hits = Snippets(question.text), []
-        for (id, score, scores), chance in zip(page, judged.known, strict=True):
-            if chance is not None and chance < question.min_relevance:
-                continue
-            text = memories[id].text
-            line, snippet = snippets.of(text[:SNIPPET_CHARACTERS])
-            hits.append(
-                Hit(
-                    item=memories[id],
-                    score=score,
-                    scores=scores,
-                    relevance=chance,
-                    line=line,
-                    snippet=snippet,
-                    passage=passages.get(id, ""),
-                    highlighted=highlight(text, words.terms, stemmed=words.stemmed)
-                    if question.highlight
-                    else None,
-                )
+        kept = [
+            (memories[row[0]], row, each)
+            for row, each in zip(page, known, strict=True)
+            if each is None or each >= question.min_relevance
+        ]
+        show = Snippets(words.query).of
+        return [
+            Hit.shown_by(
+                partial(show, memory.text[:SNIPPET_CHARACTERS]),
+                item=memory,
+                score=score,
+                scores=scores,
+                relevance=each,
+                passage=passages.get(id, ""),
+                highlighted=highlight(memory.text, words.terms, stemmed=words.stemmed)
+                if question.highlight
+                else None,
             )
-        return Results(
-            hits=tuple(hits),
-            legs=tuple(ranking.found),
-            reasons=ranking.reasons,
-            verdict=judged.verdict,
-            uncalibrated=judged.uncalibrated,
-        )
+            for memory, (id, score, scores), each in kept
+        ]
 
-    def _with_cosines(
-        self, sql: apsw.Connection, ranking: Ranking, page: Sequence[Row]
-    ) -> list[Row]:
+    def _with_cosines(self, ranking: Ranking, page: Sequence[Row]) -> list[Row]:
         """The rows by which relevance is judged: also those that only words found have a cosine.
 
         Relevance is calibrated for chunks of documents; memories are cut and embedded the same way.
         """
         meaning = ranking.meaning
-        if not isinstance(meaning, OwnerRetriever):
-            return list(page)
         missing = [id for id, _, scores in page if scores.vector is None]
-        if missing:
-            meaning.look_up(missing)
+        if not missing or not isinstance(meaning, OwnerRetriever):
+            return list(page)
+        meaning.look_up(missing)
+        exact = meaning.exact(missing)
         return [
-            (id, score, scores)
-            if scores.vector is not None
-            else (
-                id,
-                score,
-                replace(scores, vector=meaning.cosine(id), provisional=meaning.is_provisional(id)),
-            )
+            (id, score, replace(scores, vector=exact[id][0], provisional=exact[id][1]))
+            if id in exact
+            else (id, score, scores)
             for id, score, scores in page
         ]
 
-    def _passages(
-        self, sql: apsw.Connection, ranking: Ranking, ids: Iterable[int]
-    ) -> dict[int, str]:
+    def _passages(self, sql: Sql, ranking: Ranking, ids: Iterable[int]) -> dict[int, str]:
         """The text of the nearest chunk of each memory that meaning has found."""
         near = dict(ranking.found.get("vector", ()))
         meaning = ranking.meaning
@@ -241,31 +206,27 @@ class MemorySearch:
 class _Words:
     """The words of a question: parsed once, matched, and marked in what is found."""
 
-    def __init__(self, store: OpenStore, sql: apsw.Connection, question: MemoryQuestion) -> None:
+    def __init__(self, store: OpenStore, sql: Sql, question: MemoryQuestion) -> None:
         self._sql, self._fulltext = sql, store.fulltext
         self.stemmed = question.stemmed
         self._keyword = self._fulltext.stems if self.stemmed else self._fulltext.spellings
-        self._query: Query | None = None
-        self._parsed = FulltextQuery()
-        self.terms: Sequence[Term] = ()
-        if question.words == "any":
-            self._query = parse_query(question.text)
-            self.terms = highlight_terms(question.text)
-        else:
-            self._parsed = PARSERS[question.words](question.text)
-        self.any = bool(self._query.match if self._query else self._parsed.interpretations)
-        self.note = self._parsed.note
+        self.query = parse_query(question.text)
+        parse = PARSERS.get(question.words)
+        self._parsed = parse(question.text) if parse else None
+        self.terms: Sequence[Term] = () if self._parsed else self.query.marked
+        self.any = bool(self._parsed.interpretations if self._parsed else self.query.match)
+        self.note = self._parsed.note if self._parsed else ""
 
     def match(self, allowed: Allowed, depth: int) -> KeywordMatch:
         """The best memories: by any of the words, or by the first reading that finds something."""
-        if self._query is not None:
-            return self._keyword.match(self._sql, self._query, allowed, depth)
+        if self._parsed is None:
+            return self._keyword.match(self._sql, self.query, allowed, depth)
         match = partial(self._fulltext.match, self._sql)
         for each in self._parsed.interpretations:
             self.terms = each.terms
             if best := match(each.expression, self.stemmed, allowed, depth):
                 return KeywordMatch(best, partial(self._scores, each))
-        return KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
+        return NO_MATCH
 
     def _scores(self, reading: Interpretation, ids: Sequence[int]) -> dict[int, float]:
         only = Allowed("SELECT value FROM json_each(?)", (json.dumps(list(ids)),))
@@ -276,9 +237,9 @@ class _Words:
 
     def narrowed(self, which: MemoryFilter) -> Allowed:
         """The chunks of the memories that quoted phrases and exclusions allow."""
-        if self._query is None or not (self._query.required or self._query.excluded):
+        if self._parsed or not (self.query.required or self.query.excluded):
             return which.chunks
-        memories = self._keyword.narrowed(self._query, which.memories)
+        memories = self._keyword.narrowed(self.query, which.memories)
         return replace(
             memories, select=f"SELECT id FROM context_chunks WHERE owner IN ({memories.select})"
         )
@@ -291,23 +252,29 @@ def excerpt(text: str, terms: Sequence[Term], stemmed: bool) -> str:
     return text[start : start + EXCERPT_CHARACTERS]
 
 
+def _counts(ranking: Ranking) -> dict[str, int]:
+    """How many memories each retriever found, how many both found, and how many in all."""
+    text, vector = (set(dict(ranking.found.get(name, ()))) for name in ("text", "vector"))
+    return {
+        "text": len(text),
+        "vector": len(vector),
+        "both": len(text & vector),
+        "total": len(text | vector),
+    }
+
+
 def _by_reading(_: Sequence[float], figures: Sequence[float]) -> list[tuple[int, float]]:
     """The cross-encoder's scores alone decide."""
     return sorted(enumerate(figures), key=lambda pair: -pair[1])
 
 
-def _weights(
-    sql: apsw.Connection, question: MemoryQuestion, ids: Sequence[int]
-) -> dict[int, float]:
-    """By what the scores of memories are multiplied because of their age; {} for nothing."""
-    if question.recency is None:
-        return {}
+def _weights(sql: Sql, ids: Sequence[int], recency: Recency) -> dict[int, float]:
+    """How much memories count by their age, as far as that is known."""
     moments = sql.execute(
         "SELECT id, updated_at FROM contexts WHERE id IN (SELECT value FROM json_each(?))",
-        (json.dumps(ids),),
+        (json.dumps(list(ids)),),
     )
-    weight = question.recency.weight
-    return {**dict.fromkeys(ids, 1.0), **{id: weight(moment) for id, moment in moments}}
+    return {**dict.fromkeys(ids, 1.0), **{id: recency.weight(moment) for id, moment in moments}}
 
 
 def _by_ranks(question: MemoryQuestion, ranking: Ranking) -> list[Row]:
@@ -315,20 +282,21 @@ def _by_ranks(question: MemoryQuestion, ranking: Ranking) -> list[Row]:
     text, vector = (dict(ranking.found.get(name, ())) for name in ("text", "vector"))
     text_rank = {id: rank for rank, id in enumerate(text, 1)}
     vector_rank = {id: rank for rank, id in enumerate(vector, 1)}
+    exact = ranking.meaning.exact(list(vector)) if ranking.meaning else {}
     highest = len(ranking.found) / (question.rrf_k + 1)  # of one that is first everywhere
     rows = []
-    for id, rrf in fusion.rrf([list(text), list(vector)], question.rrf_k):
-        score = min(1.0, rrf / highest)
+    for id, reciprocal in rrf([list(text), list(vector)], question.rrf_k):
+        score = min(1.0, reciprocal / highest)
         if question.mode != "hybrid":
-            score = ranker.alone(ranking, text.get(id, vector.get(id, 0.0)))
-        meaning = ranking.meaning if id in vector else None
+            score = ranking.alone(text.get(id, vector.get(id, 0.0)))
+        cosine, provisional = exact.get(id, (None, False))
         scores = Scores(
             text=text.get(id),
             text_rank=text_rank.get(id),
-            vector=meaning.cosine(id) if meaning else None,
+            vector=cosine,
             vector_rank=vector_rank.get(id),
-            rrf=rrf,
-            provisional=meaning is not None and meaning.is_provisional(id),
+            rrf=reciprocal,
+            provisional=provisional,
         )
         rows.append((id, score, scores))
     return rows

@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
-import apsw
-
 from mcpvectordb import dates, filters
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
-from mcpvectordb.index import models
-from mcpvectordb.memories.items import past_memories
+from mcpvectordb.index.chunks import ACTIVE_KEY
+from mcpvectordb.memories import rows
+from mcpvectordb.memories.items import MemoryItems, PreparedMemories
 from mcpvectordb.memories.memory import (
+    SOURCES,
     Change,
     Entry,
     Image,
@@ -28,41 +28,34 @@ from mcpvectordb.memories.memory import (
     Thread,
     Updated,
     Words,
-)
-from mcpvectordb.memories.rows import (
-    KINDS,
-    NEWEST_FIRST,
-    SELECT,
-    FilterArguments,
-    MemoryFilter,
-    after,
-    by_ids,
-    compile_filter,
-    fields,
-    hydrated,
-    items,
-)
-from mcpvectordb.memories.search import MemoryQuestion, MemorySearch
-from mcpvectordb.memories.validation import (
-    SOURCES,
     checked_change,
     checked_entry,
     checked_ids,
     checked_threads,
-    normalized_tags,
     one_of,
 )
-from mcpvectordb.memories.write import MemoryWriter, PreparedMemories, RestoredMemories
+from mcpvectordb.memories.rows import FilterArguments, MemoryFilter
+from mcpvectordb.memories.search import MemoryQuestion, MemorySearch
 from mcpvectordb.metadata import storable, whole_number
-from mcpvectordb.records import Backlog, Condition, Mode, Page, Results
-from mcpvectordb.search.explain import StatementLog
-from mcpvectordb.search.ranker import RRF_K, Fusion
-from mcpvectordb.search.recency import Recency
-from mcpvectordb.search.why_empty import unknown_name, why_empty
-from mcpvectordb.store import OpenStore, counted_values, every, one_or_all
+from mcpvectordb.ranking.ranker import RRF_K, Fusion, Recency, StatementLog, checked_page
+from mcpvectordb.ranking.why_empty import unknown_name, why_empty
+from mcpvectordb.records import Backlog, Mode, Page, Results
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.store import OpenStore, every
 
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
+
+# The fields of a thread in SQL.
+_THREAD = {
+    "name": "thread",
+    "memories": "count(*)",
+    "sources": "count(DISTINCT source)",
+    "multimodal": "count(*) FILTER (WHERE id IN (SELECT context FROM context_images))",
+    "first_at": "min(created_at)",
+    "last_at": "max(created_at)",
+    "last_id": "max(id)",
+}
 
 
 class Memories:
@@ -72,11 +65,10 @@ class Memories:
         self._store = store
         self._file, self._config, self._encoder = store.file, store.config, store.encoder
         self._index, self._keys, self._history = store.memories, store.metadata_index, store.history
-        self._reranker, self.writer = store.reranker, MemoryWriter(store)
-        self.versioned = RestoredMemories(store.file, self.writer)
+        self._reranker, self.versioned = store.reranker, MemoryItems(store)
         self._search = MemorySearch(store)
         # Returns the time at which memories are created and updated; tests set another one.
-        self._clock: Callable[[], datetime] = _utc_now
+        self._clock: Callable[[], datetime] = partial(datetime.now, UTC)
 
     # Writing.
 
@@ -177,12 +169,20 @@ class Memories:
                 "say which contexts to delete: by ids, threads or older_than_days"
                 + ("; a source alone would delete too much" if source is not None else "")
             )
-        before = None if older_than_days is None else self._days_ago(older_than_days)
-        condition, bindings = _deletion(ids, threads, source, before)
+        chosen: dict[str, Any] = {}
+        if ids is not None:
+            chosen["id IN (SELECT value FROM json_each(?))"] = json.dumps(checked_ids(ids))
+        if threads is not None:
+            names = json.dumps(checked_threads(threads))
+            chosen["thread IN (SELECT value FROM json_each(?))"] = names
+        if source is not None:
+            chosen["source = ?"] = one_of(source, SOURCES, "source")
+        if older_than_days is not None:
+            chosen["created_at < ?"] = self._days_ago(older_than_days)
         with self._file.writing() as sql:
-            rows = sql.execute(f"SELECT x.id FROM contexts x WHERE {condition}", bindings)
-            found = [id for (id,) in rows]
-            self.writer.remove(sql, found)
+            select = f"SELECT id FROM contexts WHERE {' AND '.join(chosen)}"
+            found = [id for (id,) in sql.execute(select, tuple(chosen.values()))]
+            self.versioned.delete(sql, found)
         return len(found)
 
     # Reading.
@@ -204,20 +204,28 @@ class Memories:
         wanted = checked_ids(ids)
         with self._file.reading() as sql:
             if as_of is None:
-                found = by_ids(sql, self._index, wanted, images=images)
+                found = rows.by_ids(sql, self._index, wanted, images=images)
             else:
-                limit = self._history.limit(sql, as_of)
-                marks = ", ".join("?" * len(wanted))
-                chosen = MemoryFilter(f"x.own IN ({marks})", tuple(wanted))
-                then = past_memories(
-                    sql, self._history, self._index, chosen, limit, (len(wanted), 0), images
+                chosen = MemoryFilter(
+                    "x.own IN (SELECT value FROM json_each(?))", (json.dumps(wanted),)
                 )
+                then = self.versioned.past(sql, as_of, chosen, (len(wanted), 0), images)
                 found = {each.id: each for each in then}
-        return one_or_all(ids, partial(_member, found))
+        if not isinstance(ids, int):
+            return [found[id] for id in dict.fromkeys(wanted) if id in found]
+        if ids not in found:
+            raise NotFound(f"no context has the id {ids}")
+        return found[ids]
 
     def __iter__(self) -> Iterator[Memory]:
         """All memories without their images, the oldest first."""
-        return every(self._store, partial(after, self._index))
+
+        def after(sql: Sql, id: int, most: int) -> list[tuple[int, Memory]]:
+            select = f"{rows.SELECT} WHERE x.id > ? ORDER BY x.id LIMIT ?"
+            found = rows.read(sql, self._index, sql.execute(select, (id, most)).fetchall())
+            return [(each.id, each) for each in found]
+
+        return every(self._store, after)
 
     def browse(
         self,
@@ -242,36 +250,28 @@ class Memories:
         start, end      they were created in this period, both ends included: 2025-11-29,
                         2025-11-29T10:00:00+02:00 …
         """
-        window = whole_number(limit, "limit"), whole_number(offset, "offset")
-        checked = compile_filter(**which, dialect=self._file.dialect)
+        checked_page(limit, offset)
+        chosen, window = rows.compile_filter(**which, dialect=self._file.dialect), (limit, offset)
         with self._file.reading() as sql:
             if as_of is not None:
-                stamp = self._history.limit(sql, as_of)
-                return Page(
-                    items=tuple(
-                        past_memories(
-                            sql, self._history, self._index, checked, stamp, window, images
-                        )
-                    )
-                )
-            allowed = checked.using_indexes(self._keys.names(sql))
+                past = self.versioned.past(sql, as_of, chosen, window, images)
+                return Page(items=tuple(past))
+            chosen = chosen.using_indexes(self._keys.names(sql))
             with StatementLog(sql, explain) as log:
-                rows = sql.execute(
-                    f"{SELECT} WHERE {allowed.condition} {NEWEST_FIRST} LIMIT ? OFFSET ?",
-                    (*allowed.bindings, *window),
+                found = sql.execute(
+                    f"{rows.SELECT} WHERE {chosen.condition} {rows.NEWEST_FIRST} LIMIT ? OFFSET ?",
+                    (*chosen.bindings, *window),
                 ).fetchall()
             return Page(
-                items=tuple(hydrated(sql, self._index, rows, images=images)),
-                explained=log.explained(len(rows)) if explain else None,
+                items=tuple(rows.read(sql, self._index, found, images=images)),
+                explained=log.explained(len(found)) if explain else None,
             )
 
     def count(self, **which: Unpack[FilterArguments]) -> int:
         """The number of memories that match all filters, which are those of `browse`."""
-        checked = compile_filter(**which, dialect=self._file.dialect)
+        chosen = rows.compile_filter(**which, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            allowed = checked.using_indexes(self._keys.names(sql))
-            select = f"SELECT count(*) FROM contexts x WHERE {allowed.condition}"
-            return int(sql.execute(select, allowed.bindings).get)
+            return chosen.using_indexes(self._keys.names(sql)).count(sql, "contexts x")
 
     def search(
         self,
@@ -328,11 +328,12 @@ class Memories:
             images=images,
             highlight=highlight,
         )
+        chosen = rows.compile_filter(**which, dialect=self._file.dialect)
         with self._file.deadline():
-            found = self._search.search(asked, compile_filter(**which, dialect=self._file.dialect))
+            found = self._search.search(asked, chosen)
         if found.hits:
             return found
-        return replace(found, note="; ".join(filter(None, [found.note, self.why_empty(**which)])))
+        return replace(found, note="; ".join(filter(None, [found.note, self._why_empty(chosen)])))
 
     def why_empty(self, **which: Unpack[FilterArguments]) -> str:
         """Why no memory matches, as far as the filters by themselves explain it, or "".
@@ -340,15 +341,15 @@ class Memories:
         It names a thread, tag or metadata key that does not exist, with similar ones. `search` puts
         it into the `note` of empty results.
         """
-        checked, thread = compile_filter(**which, dialect=self._file.dialect), which.get("thread")
-        tags = normalized_tags(which.get("tags") or ())
-        named = [Condition("thread", "eq", thread)] if thread is not None else []
+        return self._why_empty(rows.compile_filter(**which, dialect=self._file.dialect))
+
+    def _why_empty(self, chosen: MemoryFilter) -> str:
         with self._file.reading() as sql:
-            reasons = [why_empty(sql, items(self._file.dialect), [*named, *checked.conditions])]
-            if tags:
+            reasons = [why_empty(sql, rows.items(self._file.dialect), chosen.conditions)]
+            if chosen.tags:
                 known = [tag for (tag,) in sql.execute("SELECT DISTINCT tag FROM context_tags")]
-                if not set(tags) & set(known):
-                    reasons += [unknown_name("tag", tag, known) for tag in tags]
+                if not set(chosen.tags) & set(known):
+                    reasons += [unknown_name("tag", tag, known) for tag in chosen.tags]
         return "; ".join(filter(None, reasons))
 
     def backlog(self) -> Backlog:
@@ -358,37 +359,23 @@ class Memories:
     def threads(self) -> list[Thread]:
         """All threads, the one with the newest memory first."""
         with self._file.reading() as sql:
-            return [
-                Thread(
-                    name=name,
-                    memories=memories,
-                    sources=sources,
-                    multimodal=multimodal,
-                    first_at=first,
-                    last_at=last,
-                    last_id=last_id,
-                )
-                for name, memories, sources, multimodal, first, last, last_id in sql.execute(
-                    "SELECT thread, count(*), count(DISTINCT source), count(*) FILTER (WHERE id IN "
-                    "(SELECT context FROM context_images)), min(created_at), max(created_at), "
-                    "max(id) FROM "
-                    "contexts GROUP BY thread ORDER BY max(created_at) DESC, max(id) DESC"
-                )
-            ]
+            found = sql.execute(
+                f"SELECT {', '.join(_THREAD.values())} FROM contexts "
+                "GROUP BY thread ORDER BY max(created_at) DESC, max(id) DESC"
+            )
+            return [Thread(**dict(zip(_THREAD, row, strict=True))) for row in found]
 
     def values(self, field: str, **which: Unpack[FilterArguments]) -> dict[Any, int]:
         """How many memories have each value of a field, the most frequent first.
 
         The fields are those of a filter (`browse`), `tag`, and `day` (2025-11-29, UTC).
         """
-        chosen = compile_filter(**which, dialect=self._file.dialect)
-        rows = "contexts x" + (" JOIN context_tags t ON t.context = x.id" if field == "tag" else "")
+        chosen = rows.compile_filter(**which, dialect=self._file.dialect)
+        tags = " JOIN context_tags t ON t.context = x.id" if field == "tag" else ""
         days = "substr(x.created_at, 1, 10)"
-        known = {**fields(self._file.dialect), "tag": "t.tag", "day": days}
+        known = {**rows.fields(self._file.dialect), "tag": "t.tag", "day": days}
         with self._file.reading() as sql:
-            return counted_values(
-                sql, field, known, f"{rows} WHERE {chosen.condition}", chosen.bindings
-            )
+            return chosen.values(sql, f"contexts x{tags}", field, known)
 
     def statistics(self) -> MemoryStats:
         """Counts of memories, threads, tags and images, and what cannot run on this machine."""
@@ -403,6 +390,10 @@ class Memories:
             images, multimodal = sql.execute(
                 "SELECT count(*), count(DISTINCT context) FROM context_images"
             ).get
+            waiting = sql.execute(
+                "SELECT count(DISTINCT c.owner) FROM context_pending p JOIN context_chunks c ON "
+                f"c.id = p.chunk WHERE p.model = {ACTIVE_KEY}"
+            ).get
             total = sum(by_source.values())
             kinds = {"text": total - multimodal, "multimodal": multimodal}
             return MemoryStats(
@@ -413,7 +404,7 @@ class Memories:
                 tags=sql.execute("SELECT count(DISTINCT tag) FROM context_tags").get,
                 threads=sql.execute("SELECT count(DISTINCT thread) FROM contexts").get,
                 chunks=sql.execute("SELECT count(*) FROM context_chunks").get,
-                embedded=total - _count_pending(sql),
+                embedded=total - waiting,
                 unavailable={leg: reason for leg, reason in unavailable.items() if reason},
                 most_active_threads=_most_frequent(sql, "contexts", "thread", 5),
                 top_tags=_most_frequent(sql, "context_tags", "tag", 10),
@@ -421,7 +412,7 @@ class Memories:
 
     def problems(self, where: Where | None) -> list[str]:
         """One message for each invalid condition of a `where`; empty if it can be used."""
-        return filters.problems(where, fields(self._file.dialect), KINDS)
+        return filters.problems(where, rows.fields(self._file.dialect), rows.KINDS)
 
     # Indexed metadata keys.
 
@@ -436,21 +427,23 @@ class Memories:
             self._keys.use(sql, list(keys))
 
     def _add(self, entries: Sequence[Entry], deadline: float | None) -> list[Stored]:
-        prepared = self.writer.prepare((entry.text for entry in entries), deadline)
+        prepared = self.versioned.prepare((entry.text for entry in entries), deadline)
         with self._file.writing() as sql:
             self._keys.settle(sql)
-            done = [self.writer.add(sql, entry, prepared, self._now()) for entry in entries]
-            stored = by_ids(sql, self._index, [id for id, _ in done], images=False)
+            done = [self.versioned.add(sql, entry, prepared, self._now()) for entry in entries]
+            stored = rows.by_ids(sql, self._index, [id for id, _ in done], images=False)
         self._embed_rest(prepared, list(stored))
         return [Stored(status=status, memory=stored[id], note=prepared.note) for id, status in done]
 
     def _update(self, changes: Sequence[Change], deadline: float | None) -> list[Updated]:
-        prepared = self.writer.prepare(
+        prepared = self.versioned.prepare(
             (change.text for change in changes if change.text is not None), deadline
         )
         with self._file.writing() as sql:
-            fields = [self.writer.change(sql, change, prepared, self._now()) for change in changes]
-            stored = by_ids(sql, self._index, [change.id for change in changes], images=False)
+            fields = [
+                self.versioned.change(sql, change, prepared, self._now()) for change in changes
+            ]
+            stored = rows.by_ids(sql, self._index, [change.id for change in changes], images=False)
         self._embed_rest(prepared, list(stored))
         return [
             Updated(
@@ -481,39 +474,26 @@ class Memories:
             return ""
 
 
-def _member(found: Mapping[int, Memory], id: int) -> Memory:
-    if id not in found:
-        raise NotFound(f"no context has the id {id}")
-    return found[id]
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _batch(
     items: Sequence[Item],
     check: Callable[[Item], Item],
     apply: Callable[[Sequence[Item]], list[Result]],
     atomic: bool,
 ) -> list[Outcome[Result]]:
-    """Check all items, then apply them at once, or one by one if the batch is not `atomic`."""
-    checked = [_outcome(index, check, item) for index, item in enumerate(items)]
-    errors = [(each.index, each.error) for each in checked if each.error is not None]
+    """Check all items, then apply them at once, or each by itself if the batch is not `atomic`."""
     if not atomic:
         return [
-            Outcome(index=outcome.index, error=outcome.error)
-            if outcome.result is None
-            else _outcome(outcome.index, lambda item: apply([item])[0], outcome.result)
-            for outcome in checked
+            _outcome(index, lambda item: apply([check(item)])[0], item)
+            for index, item in enumerate(items)
         ]
-    if errors:
+    checked = [_outcome(index, check, item) for index, item in enumerate(items)]
+    if errors := [(each.index, each.error) for each in checked if each.error is not None]:
         index, error = errors[0]
         raise type(error)(
             f"{len(errors)} of {len(items)} items cannot be stored, so none was; "
             f"the first is at index {index}: {error}"
         )
-    usable = [outcome.result for outcome in checked if outcome.result is not None]
+    usable = [each.result for each in checked if each.result is not None]
     return [Outcome(index=index, result=result) for index, result in enumerate(apply(usable))]
 
 
@@ -525,44 +505,10 @@ def _outcome(index: int, function: Callable[[Item], Result], item: Item) -> Outc
         return Outcome(index=index, error=error)
 
 
-def _deletion(
-    ids: int | Iterable[int] | None,
-    threads: Iterable[str] | None,
-    source: str | None,
-    before: str | None,
-) -> tuple[str, list[Any]]:
-    """The SQL condition, with its bindings, on the memories `x` that `delete` removes."""
-    pieces: list[tuple[str, list[Any]]] = []
-    if ids is not None:
-        pieces.append(("x.id IN (SELECT value FROM json_each(?))", [json.dumps(checked_ids(ids))]))
-    if threads is not None:
-        names = checked_threads(threads)
-        pieces.append((f"x.thread IN ({', '.join('?' * len(names))})", list(names)))
-    if source is not None:
-        pieces.append(("x.source = ?", [one_of(source, SOURCES, "source")]))
-    if before is not None:
-        pieces.append(("x.created_at < ?", [before]))
-    condition = " AND ".join(sql for sql, _ in pieces)
-    return condition, [value for _, values in pieces for value in values]
-
-
-def _count_pending(sql: apsw.Connection) -> int:
-    """The number of memories with a chunk that has no embedding of the active model yet."""
-    return int(
-        sql.execute(
-            "SELECT count(DISTINCT c.owner) FROM context_pending p JOIN context_chunks c ON c.id "
-            f"= p.chunk WHERE p.model = {models.ACTIVE_KEY}"
-        ).get
-    )
-
-
-def _most_frequent(
-    sql: apsw.Connection, table: str, column: str, limit: int
-) -> tuple[tuple[str, int], ...]:
+def _most_frequent(sql: Sql, table: str, column: str, limit: int) -> tuple[tuple[str, int], ...]:
     """(value, count) of the most frequent values of a column."""
     return tuple(
-        (name, count)
-        for name, count in sql.execute(
+        sql.execute(
             f"SELECT {column}, count(*) FROM {table} GROUP BY {column} ORDER BY count(*) DESC, "
             f"{column} LIMIT ?",
             (limit,),

@@ -8,9 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NoReturn, cast
-
-import apsw
+from typing import NoReturn
 
 from mcpvectordb import errors
 from mcpvectordb.history.log import History
@@ -18,13 +16,12 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.postgres import schema
-from mcpvectordb.postgres.connection import Connection, Server
+from mcpvectordb.postgres.connection import DIALECT, Connection, Server, Session
 from mcpvectordb.postgres.keyword import PostgresKeywordIndex, PostgresMemoryFulltext
-from mcpvectordb.postgres.session import DIALECT, Session
-from mcpvectordb.postgres.vector import PostgresVectorIndex
-from mcpvectordb.postgres.vector_store import PostgresVectorStore
+from mcpvectordb.postgres.vector import PostgresVectorIndex, PostgresVectorStore
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.deadline import CancelCheck
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 
 
@@ -36,6 +33,7 @@ class PublishedFile(File):
     """
 
     dialect = DIALECT
+    published = True
     memory = False
     read_only = True
 
@@ -67,7 +65,7 @@ class PublishedFile(File):
         self._server.close()
 
     @contextlib.contextmanager
-    def reading(self, *, limited: bool = True) -> Iterator[apsw.Connection]:
+    def reading(self, *, limited: bool = True) -> Iterator[Sql]:
         """A connection in a transaction that sees one snapshot and has a deadline."""
         with (
             deadline.running(self._read_timeout) if limited else deadline.suspended(),
@@ -78,8 +76,7 @@ class PublishedFile(File):
                 session.kept.clear()
             self._thread.depth = depth + 1
             try:
-                # A session has what readers use of a connection to SQLite.
-                yield cast(apsw.Connection, session)
+                yield session
             finally:
                 self._thread.depth = depth
 
@@ -156,9 +153,7 @@ class PublishedChunks(ChunkIndex):
         self.keyword = PostgresKeywordIndex(exact_rows)
         self.vector = PostgresVectorIndex(self.embeddings, exact_rows=exact_rows)
 
-    def count_pending(
-        self, sql: apsw.Connection, model: int, owners: Sequence[int] | None = None
-    ) -> int:
+    def count_pending(self, sql: Sql, model: int, owners: Sequence[int] | None = None) -> int:
         """The number of chunks without an embedding by a model.
 
         Of all, these are the items of origins that were embedded by another one.
@@ -180,7 +175,7 @@ class PublishedChunks(ChunkIndex):
             ).get
         )
 
-    def is_leased(self, sql: apsw.Connection, model: int) -> bool:
+    def is_leased(self, sql: Sql, model: int) -> bool:
         """Nobody embeds here."""
         return False
 
@@ -188,7 +183,7 @@ class PublishedChunks(ChunkIndex):
 class NoMetadataIndex(MetadataIndex):
     """No metadata keys have an index."""
 
-    def names(self, sql: apsw.Connection) -> tuple[str, ...]:
+    def names(self, sql: Sql) -> tuple[str, ...]:
         """None."""
         return ()
 
@@ -216,4 +211,4 @@ class PostgresEngine:
 
     def vector_store(self, history: History) -> PostgresVectorStore:
         """The tables of vectors."""
-        return PostgresVectorStore(history)
+        return PostgresVectorStore()

@@ -1,42 +1,54 @@
-"""Keyword search in PostgreSQL, with the methods and the scores of those of a file."""
+"""Keyword search in PostgreSQL, with the methods and the scores of that of a file.
+
+FTS5's own tokenizer makes the tokens, so they are the same ones; `tests/core/postgres` compares
+them with what an FTS5 table has. Queries come as expressions for FTS5, which are read back into
+their phrases and operations, and BM25 is computed in SQL, from the same numbers as FTS5's.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 import apsw
 
-from mcpvectordb.index import Allowed, Ranked
-from mcpvectordb.index.fulltext import MemoryFulltext
-from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch
-from mcpvectordb.postgres import bm25
-from mcpvectordb.postgres.bm25 import SearchScope, Select, WordTables
-from mcpvectordb.postgres.chosen import chosen, searched
-from mcpvectordb.postgres.expression import Expression, Phrase, parse
-from mcpvectordb.postgres.words import Tokenizer
+from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch, MemoryFulltext
+from mcpvectordb.index.resident import Allowed, Ranked
+from mcpvectordb.postgres.connection import Session
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
-from mcpvectordb.text.bm25 import full_score
-from mcpvectordb.text.query import Query
+from mcpvectordb.storage.fts5 import TOKENIZER
+from mcpvectordb.text.query import K1, MIN_IDF, B, Query, full_score
+from mcpvectordb.text.tokens import index_text
+
+
+class WordTables(NamedTuple):
+    """The tables of an index of words.
+
+    shelf    of which the totals are
+    words    the postings; `terms` how many rows have each term
+    rows     the rows themselves, whose `column` has their terms as text
+    titled   whether the first part of it is a title
+    """
+
+    shelf: str
+    words: str
+    terms: str
+    rows: str
+    column: str = "words"
+    titled: bool = False
+
 
 PASSAGES = WordTables(
-    "document", "document_words", "document_terms", "document_chunks", "words", True
+    "document", "document_words", "document_terms", "document_chunks", titled=True
 )
-STEMS = WordTables("context", "context_words", "context_terms", "contexts", "words", False)
+STEMS = WordTables("context", "context_words", "context_terms", "contexts")
 SPELLINGS = WordTables(
-    "context", "context_spellings", "context_spelling_terms", "contexts", "spellings", False
+    "context", "context_spellings", "context_spelling_terms", "contexts", "spellings"
 )
-
-
-class _Tokenizers(threading.local):
-    """The tokenizers of a thread."""
-
-    def __init__(self) -> None:
-        self.stems, self.spellings = Tokenizer(), Tokenizer(stemmed=False)
-
-
-_tokenizers = _Tokenizers()
 
 
 class PostgresKeywordIndex(KeywordIndex):
@@ -44,61 +56,50 @@ class PostgresKeywordIndex(KeywordIndex):
 
     def __init__(self, listed_rows: int, tables: WordTables = PASSAGES) -> None:
         self._tables, self._listed_rows = tables, listed_rows
-        self._weight = TITLE_WEIGHT if tables == PASSAGES else 1
+        self._weight = TITLE_WEIGHT if tables.titled else 1
 
-    def _parsed(self, expression: str) -> Expression:
-        return _parsed(expression, stemmed=self._tables != SPELLINGS)
-
-    def match(
-        self, sql: apsw.Connection, query: Query, allowed: Allowed, limit: int
-    ) -> KeywordMatch:
+    def match(self, sql: Sql, query: Query, allowed: Allowed, limit: int) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
         without = f" NOT ({query.excluded})" if query.excluded else ""
         expression = self._parsed(f"({query.match}){without}")
-        origins = searched(sql, allowed)
-        scope = SearchScope.of(origins, chosen(sql, allowed, self._listed_rows))
-        best, total, having = _ranked(
-            sql,
-            self._tables,
-            expression,
-            scope,
-            self._weight,
-            limit,
-            newest=self._tables != PASSAGES,
-        )
+        listed = chosen(sql, allowed, self._listed_rows)
+        best, total, having = self._ranked(sql, expression, listed, limit)
         frequencies = {
             name: having[self._parsed(name).phrases[0]]
             for name in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
         def scores(ids: Sequence[int]) -> dict[int, float]:
-            only = SearchScope(origins, Select("SELECT unnest(?::bigint[])", (list(ids),)))
-            found, *_ = _ranked(sql, self._tables, expression, only, self._weight) if ids else ([],)
+            only = Allowed(_LISTED, (list(ids),), origins=allowed.origins)
+            found = self._ranked(sql, expression, only)[0] if ids else []
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
         return KeywordMatch(best, scores, *full_score(query, total, frequencies))
 
+    def matching(self, sql: Sql, expression: str, allowed: Allowed, limit: int) -> Ranked:
+        """The best rows for an FTS5 expression by BM25."""
+        return self._ranked(sql, self._parsed(expression), allowed, limit)[0]
+
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Nothing is kept here: the server has its own memory."""
 
-    def frequency(self, sql: apsw.Connection, expression: str, most: int = -1) -> int:
+    def frequency(self, sql: Sql, expression: str, most: int = -1) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
-        found = bm25.matching(self._tables, _parsed(expression), searched(sql, Allowed()))
+        found = matching(self._tables, self._parsed(expression), searched(sql, Allowed()))
         limit = "" if most < 0 else f"LIMIT {most}"
         statement = f"SELECT count(*) FROM ({found.sql} {limit}) AS found"
         return int(sql.execute(statement, found.bindings).get)
 
     def each(
-        self, sql: apsw.Connection, expression: str, weights: Sequence[float], owners: Allowed
+        self, sql: Sql, expression: str, weights: Sequence[float], owners: Allowed
     ) -> Iterator[tuple[int, int, float]]:
         """(owner, chunk, BM25) of all matching chunks of the allowed owners."""
         allowed = owners
         if owners.select:
             chunks = f"SELECT id FROM document_chunks WHERE owner IN ({owners.select})"
             allowed = Allowed(chunks, owners.bindings, origins=owners.origins)
-        scope = SearchScope.of(searched(sql, owners), allowed)
         title = int(weights[0])
-        found, *_ = _ranked(sql, self._tables, _parsed(expression), scope, title_weight=title)
+        found, *_ = self._ranked(sql, self._parsed(expression), allowed, title_weight=title)
         owner = dict(
             sql.execute(
                 "SELECT id, owner FROM document_chunks WHERE id = ANY(?)",
@@ -108,9 +109,9 @@ class PostgresKeywordIndex(KeywordIndex):
         # In the order of their ids, as FTS5 returns them.
         yield from ((owner[chunk], chunk, score) for chunk, score in sorted(found))
 
-    def owners(self, sql: apsw.Connection, expression: str, owners: Allowed) -> Iterator[int]:
+    def owners(self, sql: Sql, expression: str, owners: Allowed) -> Iterator[int]:
         """The distinct ones of the allowed owners that have a matching chunk; nothing is scored."""
-        found = bm25.matching(self._tables, _parsed(expression), searched(sql, owners))
+        found = matching(self._tables, self._parsed(expression), searched(sql, owners))
         within = f"AND c.owner IN ({owners.select})" if owners.select else ""
         rows = sql.execute(
             f"SELECT DISTINCT c.owner FROM document_chunks c WHERE c.id IN ({found.sql}) {within}",
@@ -123,7 +124,7 @@ class PostgresKeywordIndex(KeywordIndex):
         for expression, operator in ((query.required, "IN"), (query.excluded, "NOT IN")):
             if expression:
                 # Of all origins: the ids say which they are of.
-                found = bm25.matching(self._tables, self._parsed(expression), None)
+                found = matching(self._tables, self._parsed(expression), None)
                 rows = self._tables.rows
                 select = allowed.select or f"SELECT id FROM {rows}"
                 allowed = Allowed(
@@ -133,44 +134,435 @@ class PostgresKeywordIndex(KeywordIndex):
                 )
         return allowed
 
+    def _parsed(self, expression: str) -> Expression:
+        stemmed = self._tables is not SPELLINGS
+        return parse(expression, (_tokenizers.stems if stemmed else _tokenizers.spellings).terms)
+
+    def _ranked(
+        self,
+        sql: Sql,
+        expression: Expression,
+        allowed: Allowed,
+        limit: int | None = None,
+        title_weight: int | None = None,
+    ) -> tuple[Ranked, int, dict[Phrase, int]]:
+        """(id, score) of the best, the number of rows, and of how many have each phrase."""
+        # Of equal ones the newer memory comes first.
+        order = f"ORDER BY score DESC, item{'' if self._tables.titled else ' DESC'} "
+        if limit is not None:
+            order += f"LIMIT {limit:d}"
+        tables, origins = self._tables, searched(sql, allowed)
+        weight = self._weight if title_weight is None else title_weight
+        # The postings count an occurrence in a title twice.
+        if expression.is_any_term and (not tables.titled or weight == 2):
+            statement = _any_term(tables, expression, origins, allowed, order)
+        else:
+            statement = _any_expression(tables, expression, origins, allowed, weight, order)
+        rows: list[Any] = sql.execute(statement.sql, statement.bindings).fetchall()
+        [(total, having)] = [(score, counts) for item, score, counts in rows if item is None]
+        ranked = [(item, score) for item, score, _ in rows if item is not None]
+        distinct = dict.fromkeys(expression.phrases)
+        frequencies = dict(zip(distinct, map(int, having), strict=True))
+        return ranked, int(total), frequencies
+
 
 class PostgresMemoryFulltext(MemoryFulltext):
     """The words of whole memories, by their stems and as they are spelled."""
 
     def __init__(self, listed_rows: int) -> None:
-        self.stems = PostgresKeywordIndex(listed_rows, STEMS)
-        self.spellings = PostgresKeywordIndex(listed_rows, SPELLINGS)
+        self.stems: PostgresKeywordIndex = PostgresKeywordIndex(listed_rows, STEMS)
+        self.spellings: PostgresKeywordIndex = PostgresKeywordIndex(listed_rows, SPELLINGS)
 
     def match(
-        self, sql: apsw.Connection, expression: str, stemmed: bool, allowed: Allowed, limit: int
+        self, sql: Sql, expression: str, stemmed: bool, allowed: Allowed, limit: int
     ) -> Ranked:
         """The best memories for an FTS5 expression by BM25; the newer of equal ones comes first."""
-        tables = STEMS if stemmed else SPELLINGS
-        scope = SearchScope.of(searched(sql, allowed), allowed)
-        parsed = _parsed(expression, stemmed=stemmed)
-        return _ranked(sql, tables, parsed, scope, 1, limit, newest=True)[0]
+        return (self.stems if stemmed else self.spellings).matching(sql, expression, allowed, limit)
 
 
-def _parsed(expression: str, *, stemmed: bool = True) -> Expression:
-    tokenizer = _tokenizers.stems if stemmed else _tokenizers.spellings
-    return parse(expression, tokenizer.terms)
+# --- what a search may find, looked up once for all of its statements
+#
+# A condition on metadata parses the JSON of every document, about a microsecond each. A search
+# would do that for each retriever and for the count of rows by which it is decided how to search.
+# So the ids are looked up once in a transaction, up to so many that comparing all of them is the
+# way to search.
+
+_LISTED = "SELECT unnest(?::bigint[])"
 
 
-def _ranked(
-    sql: apsw.Connection,
+def searched(sql: Sql, allowed: Allowed) -> list[int]:
+    """The keys of the origins that are searched: those that a filter names, or all."""
+    kept = cast(Session, sql).kept
+    key = ("origins", allowed.origins)
+    if key not in kept:
+        named = list(allowed.origins)
+        rows = sql.execute(
+            "SELECT key FROM origins WHERE cardinality(?::text[]) = 0 OR name = ANY(?::text[]) "
+            "ORDER BY key",
+            (named, named),
+        )
+        kept[key] = [origin for (origin,) in rows]
+    found: list[int] = kept[key]
+    return found
+
+
+def chosen(sql: Sql, allowed: Allowed, most: int) -> Allowed:
+    """The same ids as a list, if these are no more than `most`; otherwise `allowed` itself."""
+    if not allowed.select:
+        return allowed
+    kept = cast(Session, sql).kept
+    key = (allowed.select, repr(allowed.bindings))
+    if key not in kept:
+        rows: list[Any] = sql.execute(
+            f"SELECT * FROM ({allowed.select}) AS chosen LIMIT {most + 1}", allowed.bindings
+        ).fetchall()
+        ids = [id for (id,) in rows]
+        few = Allowed(_LISTED, (ids,), origins=allowed.origins)
+        kept[key] = few if len(ids) <= most else allowed
+    found: Allowed = kept[key]
+    return found
+
+
+def is_list(allowed: Allowed) -> bool:
+    """Whether the ids are listed."""
+    return allowed.select == _LISTED
+
+
+# --- the words of a text as FTS5 indexes them
+#
+# It takes 11 µs for a passage of 1,000 characters. Reading them from the index instead (fts5vocab)
+# would give them term by term and not passage by passage.
+
+LONGEST_TERM = 255  # bytes: a B-tree has room for 2,704 together with the other columns
+KEPT_CHARACTERS = 50  # of a longer one, for searches by its beginning
+FTS5_LONGEST = 32_768  # bytes of a token that FTS5 keeps
+_UNSTEMMED = ("unicode61", ["remove_diacritics", "2"])
+
+
+class Tokenizer:
+    """FTS5's tokenizer for stems, or for words as they are spelled; for one thread."""
+
+    def __init__(self, *, stemmed: bool = True) -> None:
+        self._connection = apsw.Connection(":memory:")  # which the tokenizer lives in
+        self._tokenize = self._connection.fts5_tokenizer(*(TOKENIZER if stemmed else _UNSTEMMED))
+
+    def terms(self, text: str) -> list[str]:
+        """The terms of a text that was prepared for the index, in their order."""
+        tokens: Iterable[Any] = self._tokenize(
+            text.encode(),
+            apsw.FTS5_TOKENIZE_DOCUMENT,
+            None,
+            include_offsets=False,
+            include_colocated=False,
+        )
+        return [each if len(each) < 64 else stored_term(each) for each in tokens]
+
+    def words(self, columns: Sequence[str]) -> tuple[str, int]:
+        """The terms of texts as one text, and how many there are.
+
+        Each term stands between two spaces, and each column but the first after a line feed.
+        """
+        found = [self.terms(index_text(each)) for each in columns]
+        return "\n".join(f" {' '.join(each)} " for each in found), sum(map(len, found))
+
+
+def stored_term(token: str) -> str:
+    """A token as it is stored: a very long one as its beginning and a hash."""
+    raw = token.encode()[:FTS5_LONGEST]
+    if len(raw) <= LONGEST_TERM:
+        return token
+    return f"{token[:KEPT_CHARACTERS]}~{hashlib.sha256(raw).hexdigest()[:32]}"
+
+
+class _Tokenizers(threading.local):
+    """The tokenizers of a thread."""
+
+    def __init__(self) -> None:
+        self.stems, self.spellings = Tokenizer(), Tokenizer(stemmed=False)
+
+
+_tokenizers = _Tokenizers()
+
+
+# --- FTS5 expressions, read back into what they are made of
+#
+# Those of `text.query` and `text.boolean` are phrases such as "green tea" or "gre" *, joined by OR,
+# AND and NOT (in ascending order of binding) and parentheses.
+
+_PIECE = re.compile(r'"(?P<phrase>(?:[^"]|"")*)"(?P<prefix> \*)?|(?P<sign>AND|OR|NOT|[()])')
+
+
+class Phrase(NamedTuple):
+    """Terms that follow each other; with `prefix` the last one is the beginning of a term."""
+
+    terms: tuple[str, ...]
+    prefix: bool = False
+
+
+class Expression(NamedTuple):
+    """A phrase, or an operation on other expressions."""
+
+    operator: Literal["phrase", "OR", "AND", "NOT"]
+    phrase: Phrase = Phrase(())
+    parts: tuple[Expression, ...] = ()
+
+    def leaves(
+        self, above: tuple[Expression, ...] = ()
+    ) -> Iterator[tuple[Phrase, tuple[Expression, ...]]]:
+        """The phrases in their order, each with the operations that it is part of."""
+        if self.operator == "phrase":
+            yield self.phrase, above
+        for part in self.parts:
+            yield from part.leaves((*above, self))
+
+    @property
+    def phrases(self) -> list[Phrase]:
+        """Its phrases; one that occurs twice is listed twice, as FTS5 scores it."""
+        return [phrase for phrase, _ in self.leaves()]
+
+    @property
+    def is_any_term(self) -> bool:
+        """Whether it is nothing but whole terms, any of which may match."""
+        return (
+            self.operator in ("phrase", "OR")
+            and all(each.operator == "phrase" for each in self.parts)
+            and all(len(phrase.terms) == 1 and not phrase.prefix for phrase in self.phrases)
+        )
+
+
+def parse(text: str, terms: Callable[[str], list[str]]) -> Expression:
+    """Read an FTS5 expression; `terms` returns those of a text as they are indexed."""
+    return _ExpressionParser(text, terms).joined()
+
+
+class _ExpressionParser:
+    def __init__(self, text: str, terms: Callable[[str], list[str]]) -> None:
+        self._pieces = list(_PIECE.finditer(text))
+        self._terms, self._place = terms, 0
+
+    def joined(self, level: int = 0) -> Expression:
+        if level == len(_OPERATORS):
+            return self._part()
+        operator = _OPERATORS[level]
+        parts = [self.joined(level + 1)]
+        while self._took(operator):
+            parts.append(self.joined(level + 1))
+        return parts[0] if len(parts) == 1 else Expression(operator, parts=tuple(parts))
+
+    def _part(self) -> Expression:
+        if self._took("("):
+            inner = self.joined()
+            self._took(")")
+            return inner
+        piece = self._pieces[self._place]
+        self._place += 1
+        found = self._terms((piece["phrase"] or "").replace('""', '"'))
+        return Expression("phrase", Phrase(tuple(found), bool(piece["prefix"])))
+
+    def _took(self, sign: str) -> bool:
+        there = self._place < len(self._pieces) and self._pieces[self._place]["sign"] == sign
+        self._place += there
+        return there
+
+
+_OPERATORS: tuple[Literal["OR", "AND", "NOT"], ...] = ("OR", "AND", "NOT")
+
+
+# --- BM25 in SQL: the statements that find and score the rows of an expression
+#
+# Scores are FTS5's: how often a phrase is in a row (more in a title), how long the row is, how many
+# rows have the phrase, and how many rows there are of what average length. The statements are made
+# of our own words and numbers; what users sent is bound.
+
+LAST = chr(0x10FFFF)  # follows every character: a term that begins with p is below p + LAST
+
+
+class Select(NamedTuple):
+    """A statement, or a part of one, with its bindings."""
+
+    sql: str
+    bindings: tuple[Any, ...] = ()
+
+
+def matching(tables: WordTables, expression: Expression, origins: Sequence[int] | None) -> Select:
+    """The rows that an expression matches, as `item`; of all origins, if these are None."""
+    if expression.operator == "phrase":
+        found = _rows(tables, expression.phrase, origins, 1)
+        return Select(f"SELECT item FROM ({found.sql}) AS found", found.bindings)
+    parts = [matching(tables, part, origins) for part in expression.parts]
+    joined = f" {_SETS[expression.operator]} ".join(f"({part.sql})" for part in parts)
+    return Select(joined, tuple(value for part in parts for value in part.bindings))
+
+
+# A sum of floating point numbers depends on their order, which PostgreSQL chooses: equal rows would
+# not have equal scores. So whole numbers of this unit are added.
+_UNITS = "1e15"
+_SETS = {"OR": "UNION", "AND": "INTERSECT", "NOT": "EXCEPT"}
+_TOTALS = (
+    "SELECT coalesce(sum(items), 0)::float8 AS items, "
+    "coalesce(sum(tokens)::float8 / nullif(sum(items), 0), 1) AS average "
+    "FROM totals WHERE shelf = ? AND origin = ANY(?)"
+)
+
+
+def _idf(frequency: str) -> str:
+    """FTS5's inverse document frequency; its logarithm has no argument of 0 or less."""
+    return (
+        f"greatest({MIN_IDF}, ln((greatest(0, n.items - {frequency}) + 0.5) / ({frequency} + 0.5)))"
+    )
+
+
+def _saturated(weight: str, tokens: str) -> str:
+    return f"({weight} * {K1 + 1} / ({weight} + {K1} * ({1 - B} + {B} * {tokens} / n.average)))"
+
+
+def _any_term(
     tables: WordTables,
     expression: Expression,
-    scope: SearchScope,
-    title_weight: int = TITLE_WEIGHT,
-    limit: int | None = None,
-    *,
-    newest: bool = False,
-) -> tuple[Ranked, int, dict[Phrase, int]]:
-    """(id, score) of the best, the number of rows, and of how many have each phrase."""
-    statement = bm25.scored(tables, expression, scope, title_weight, limit, newest=newest)
-    rows: list[Any] = sql.execute(statement.sql, statement.bindings).fetchall()
-    [(total, having)] = [(score, counts) for item, score, counts in rows if item is None]
-    ranked = [(item, score) for item, score, _ in rows if item is not None]
-    distinct = dict.fromkeys(expression.phrases)
-    frequencies = dict(zip(distinct, map(int, having), strict=True))
-    return ranked, int(total), frequencies
+    origins: list[int],
+    allowed: Allowed,
+    order: str,
+) -> Select:
+    """(item, score, frequencies) of rows that have any of some terms, after one without an item.
+
+    That one has the number of all rows of the origins as its score, and of how many have each
+    term. The postings alone have all that a score needs.
+    """
+    within = f"AND w.item IN ({allowed.select}) " if allowed.select else ""
+    statement = (
+        f"WITH n AS MATERIALIZED ({_TOTALS}), t AS MATERIALIZED ("
+        f"SELECT q.term, q.times, q.first, q.frequency, {_idf('q.frequency')} AS idf FROM n, ("
+        "SELECT u.term, count(*) AS times, min(place) AS first, "
+        f"(SELECT coalesce(sum(items), 0)::float8 FROM {tables.terms} f "
+        "WHERE f.term = u.term AND f.origin = ANY(?)) AS frequency "
+        "FROM unnest(?::text[]) WITH ORDINALITY AS u (term, place) GROUP BY u.term) AS q), "
+        f"s AS (SELECT w.item, sum((t.times * t.idf * {_saturated('w.weight', 'w.tokens')} "
+        f"* {_UNITS})::bigint)::float8 / {_UNITS} AS score "
+        f"FROM n, t JOIN {tables.words} w ON w.term = t.term WHERE w.origin = ANY(?) {within}"
+        "GROUP BY w.item) "
+        "SELECT NULL::bigint AS item, n.items AS score, "
+        "(SELECT array_agg(frequency ORDER BY first) FROM t) FROM n UNION ALL "
+        f"(SELECT item, score, NULL FROM s {order})"
+    )
+    terms = [phrase.terms[0] for phrase in expression.phrases]
+    bound = (tables.shelf, origins, origins, terms, origins, *allowed.bindings)
+    return Select(statement, bound)
+
+
+def _any_expression(
+    tables: WordTables,
+    expression: Expression,
+    origins: list[int],
+    allowed: Allowed,
+    title_weight: int,
+    order: str,
+) -> Select:
+    """The same of rows that any expression matches.
+
+    How often each has each phrase stands in one column each. FTS5 counts a phrase in a row only if
+    all operations that it is part of hold there.
+    """
+    distinct = list(dict.fromkeys(expression.phrases))
+    found = [_rows(tables, phrase, origins, title_weight) for phrase in distinct]
+    within = f"WHERE item IN ({allowed.select}) " if allowed.select else ""
+    number = {phrase: at for at, phrase in enumerate(distinct)}
+    ctes = ", ".join(f"p{at} AS MATERIALIZED ({each.sql})" for at, each in enumerate(found))
+    counts = ", ".join(f"(SELECT count(*)::float8 FROM p{at}) AS f{at}" for at in range(len(found)))
+    every = " UNION ALL ".join(
+        f"SELECT {at} AS phrase, item, weight, tokens FROM p{at}" for at in range(len(found))
+    )
+    weights = ", ".join(
+        f"max(weight) FILTER (WHERE phrase = {at}) AS w{at}" for at in range(len(found))
+    )
+    statement = (
+        f"WITH n AS MATERIALIZED ({_TOTALS}), {ctes}, f AS MATERIALIZED (SELECT {counts}), "
+        f"h AS (SELECT item, max(tokens) AS tokens, {weights} FROM ({every}) AS e {within}"
+        f"GROUP BY item), s AS (SELECT item, {_score(expression, number)} AS score "
+        f"FROM h, n, f WHERE {_holds(expression, number)}) "
+        "SELECT NULL::bigint AS item, n.items AS score, "
+        f"ARRAY[{', '.join(f'f.f{at}' for at in range(len(found)))}] FROM n, f UNION ALL "
+        f"(SELECT item, score, NULL FROM s {order})"
+    )
+    bound = [value for each in found for value in each.bindings]
+    return Select(statement, (tables.shelf, origins, *bound, *allowed.bindings))
+
+
+def _score(expression: Expression, number: dict[Phrase, int]) -> str:
+    """The sum over the phrases, in their order."""
+    terms = []
+    for phrase, above in expression.leaves():
+        weight, frequency = f"h.w{number[phrase]}", f"f.f{number[phrase]}"
+        held = [f"{weight} IS NOT NULL"]
+        held += [_holds(node, number) for node in above if node.operator != "OR"]
+        terms.append(
+            f"CASE WHEN {' AND '.join(held)} THEN {_idf(frequency)} * "
+            f"{_saturated(weight, 'h.tokens')} ELSE 0 END"
+        )
+    return " + ".join(terms)
+
+
+def _holds(node: Expression, number: dict[Phrase, int]) -> str:
+    if node.operator == "phrase":
+        return f"h.w{number[node.phrase]} IS NOT NULL"
+    parts = [_holds(part, number) for part in node.parts]
+    if node.operator == "NOT":
+        return f"({parts[0]} AND NOT ({' OR '.join(parts[1:])}))"
+    return f"({f' {node.operator} '.join(parts)})"
+
+
+def _rows(
+    tables: WordTables, phrase: Phrase, origins: Sequence[int] | None, title_weight: int
+) -> Select:
+    """(item, weight, tokens) of the rows that have a phrase."""
+    if not phrase.terms:
+        return Select(f"SELECT item, weight, tokens FROM {tables.words} WHERE FALSE")
+    if len(phrase.terms) > 1 or (tables.titled and title_weight > 2):
+        return _by_text(tables, phrase, origins, title_weight)
+    having = _having(phrase.terms[0], phrase.prefix, origins)
+    if not phrase.prefix:
+        select = f"SELECT item, weight, tokens FROM {tables.words} WHERE {having.sql}"
+    else:
+        select = (
+            "SELECT item, sum(weight)::float8 AS weight, min(tokens) AS tokens "
+            f"FROM {tables.words} WHERE {having.sql} GROUP BY item"
+        )
+    return Select(select, having.bindings)
+
+
+def _by_text(
+    tables: WordTables, phrase: Phrase, origins: Sequence[int] | None, title_weight: int
+) -> Select:
+    """The same, counted in the terms of the rows as text: postings have no positions."""
+    terms = [_having(term, False, origins) for term in phrase.terms]
+    if phrase.prefix:  # the other terms say enough, and a beginning may be that of many
+        terms = terms[:-1] or [_having(phrase.terms[0], True, origins)]
+    candidates = " INTERSECT ".join(
+        f"(SELECT item FROM {tables.words} WHERE {each.sql})" for each in terms
+    )
+    text = f"r.{tables.column}"
+    weight, bound = f"regexp_count({text}, ?)", [_pattern(phrase)]
+    if tables.titled and title_weight > 1:
+        weight += f" + {title_weight - 1} * regexp_count(split_part({text}, E'\\n', 1), ?)"
+        bound *= 2
+    return Select(
+        f"SELECT item, weight, tokens FROM (SELECT r.id AS item, {weight} AS weight, r.tokens "
+        f"FROM {tables.rows} r WHERE r.id IN ({candidates})) AS counted WHERE weight > 0",
+        (*bound, *(value for each in terms for value in each.bindings)),
+    )
+
+
+def _having(term: str, begins: bool, origins: Sequence[int] | None) -> Select:
+    """The condition that a posting is of a term, or of one that begins so, and of origins."""
+    test, bound = (
+        ("term >= ? AND term < ?", (term, term + LAST)) if begins else ("term = ?", (term,))
+    )
+    if origins is None:
+        return Select(test, bound)
+    return Select(f"{test} AND origin = ANY(?)", (*bound, list(origins)))
+
+
+def _pattern(phrase: Phrase) -> str:
+    """A regular expression for each beginning of a phrase; occurrences may overlap."""
+    first, *others = (re.escape(term) for term in phrase.terms)
+    rest = "".join(f" {term}" for term in others) + ("" if phrase.prefix else " ")
+    return f" {first}(?={rest})" if rest else f" {first}"

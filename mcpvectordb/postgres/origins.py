@@ -1,8 +1,11 @@
-"""Origins: under which name a file is published, and that one publisher at a time does it.
+"""Origins: under which name a file is published, and who may read and publish it.
 
 A publisher holds an advisory lock of its origin as long as it runs. A lock can be lost with its
 connection while others of the same publisher go on, so every transaction also verifies a mark in
 the origin's row, which each publisher sets anew before it writes.
+
+A role needs the rights of SQL on the tables, and a row in `grants`, by which row-level security
+decides which origins it sees. Names of origins are never part of a statement as text.
 """
 
 from __future__ import annotations
@@ -10,13 +13,15 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
-from mcpvectordb.errors import Busy, InvalidInput, quoted
+from mcpvectordb.errors import Busy, InvalidInput, NotFound, quoted
 from mcpvectordb.metadata import storable
-from mcpvectordb.postgres.connection import Connection, Server
-from mcpvectordb.postgres.values import from_text, to_text
+from mcpvectordb.postgres import schema
+from mcpvectordb.postgres.connection import Connection, Server, from_text, to_text
+from mcpvectordb.postgres.schema import Right
 from mcpvectordb.storage.file import File
 
 SETTING = "origin"  # the setting of a file with the name that it gave itself
@@ -25,11 +30,8 @@ LONGEST_NAME = 200
 _LOCKS = 0x4D435650  # "MCVP", the class of the advisory locks of origins
 
 
-class OriginChoice(NamedTuple):
-    """The key of an origin's model, and its libraries as they are stored; None for all of them."""
-
-    model: int | None
-    libraries: list[str] | None
+OriginChoice = tuple[int | None, list[str] | None]
+"""The key of an origin's model, and its libraries as they are stored; None for all of them."""
 
 
 class Origin(NamedTuple):
@@ -94,7 +96,8 @@ def locked(server: Server, name: str, file_name: str, wait: float) -> Iterator[O
 
     Raises Busy if one still does after `wait` seconds, and InvalidInput if it is another file's.
     """
-    key, known = _found(server, name, file_name)
+    with server.writing() as sql:
+        key, known = _found(sql, name, file_name)
     if known != file_name:
         raise InvalidInput(
             f"the origin {quoted(name)} was published from the file {quoted(known)}, and this one "
@@ -116,7 +119,7 @@ def finished(sql: Connection, origin: Origin) -> OriginChoice | None:
         "SELECT model, libraries FROM origins WHERE key = %s AND published_at IS NOT NULL",
         (origin.key,),
     ).fetchone()
-    return OriginChoice(*row) if row else None
+    return (row[0], row[1]) if row else None
 
 
 def claim(sql: Connection, origin: Origin, choice: OriginChoice) -> None:
@@ -134,21 +137,20 @@ def finish(sql: Connection, origin: Origin) -> None:
     sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))
 
 
-def _found(server: Server, name: str, file_name: str) -> tuple[int, str]:
-    """The key of an origin, and which file it was published from."""
+def _found(sql: Connection, name: str, file_name: str = "") -> tuple[int, str]:
+    """The key of an origin, which is made if it is new, and which file it was published from."""
     stored = to_text(name)
     select = "SELECT key, file FROM origins WHERE name = %s"
-    with server.writing() as sql:
-        row: Any = sql.execute(select, (stored,)).fetchone()
-        if row is None:
-            sql.execute(
-                "INSERT INTO origins (name, file) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
-                (stored, to_text(file_name)),
-            )
-            row = sql.execute(select, (stored,)).fetchone()
-        elif file_name and not row[1]:  # made for a grant, before anything was published
-            sql.execute("UPDATE origins SET file = %s WHERE key = %s", (to_text(file_name), row[0]))
-            return int(row[0]), file_name
+    row: Any = sql.execute(select, (stored,)).fetchone()
+    if row is None:
+        sql.execute(
+            "INSERT INTO origins (name, file) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+            (stored, to_text(file_name)),
+        )
+        row = sql.execute(select, (stored,)).fetchone()
+    elif file_name and not row[1]:  # made for a grant, before anything was published
+        sql.execute("UPDATE origins SET file = %s WHERE key = %s", (to_text(file_name), row[0]))
+        return int(row[0]), file_name
     if row is None:
         raise Busy(f"the origin {quoted(name)} was removed at this moment: try again")
     return int(row[0]), from_text(str(row[1]))
@@ -166,3 +168,59 @@ def _lock(sql: Connection, key: int, name: str, wait: float) -> None:
                 "publish again: it sends what is missing"
             )
         time.sleep(0.1)
+
+
+# --- who may read and publish
+
+
+def grant(url: str, role: str, right: Right, only: Sequence[str] | None = None) -> None:
+    """Let a role read, or read and publish, these origins or all of them, later ones included.
+
+    The role must exist; only the schema's owner can do this. It replaces what was granted to the
+    role before. Origins that do not exist yet are made.
+    """
+    _check(role, right, only)
+    with closing(Server(url)) as server:
+        schema.migrate(server)
+        with server.writing() as sql:
+            _require_role(sql, role)
+            _withdraw(sql, role)
+            schema.give(sql, role, right, anything=only is None)
+            for origin in [None] if only is None else [_found(sql, each)[0] for each in only]:
+                sql.execute(
+                    "INSERT INTO grants (role, origin, publishes) VALUES (%s, %s, %s)",
+                    (role, origin, right == "publish"),
+                )
+
+
+def revoke(url: str, role: str) -> None:
+    """Take from a role all that was granted to it."""
+    _check(role, "read", None)
+    with closing(Server(url)) as server:
+        schema.check(server)
+        with server.writing() as sql:
+            _require_role(sql, role)
+            _withdraw(sql, role)
+
+
+def _check(role: str, right: str, only: Sequence[str] | None) -> None:
+    if "\0" in storable(role, "role", blank=False):
+        raise InvalidInput("role has a NUL character, which no role has")
+    if right not in ("read", "publish"):
+        raise InvalidInput(f"right must be read or publish, not {quoted(right)}")
+    if only is not None and (isinstance(only, str) or not only):
+        raise InvalidInput("only must be a list of origins, or None for all of them")
+    for each in only or ():
+        checked_name(each)
+
+
+def _require_role(sql: Connection, role: str) -> None:
+    if sql.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+        raise NotFound(
+            f"there is no role {quoted(role)}: make it with CREATE ROLE … LOGIN PASSWORD … first"
+        )
+
+
+def _withdraw(sql: Connection, role: str) -> None:
+    sql.execute("DELETE FROM grants WHERE role = %s", (role,))
+    schema.withdraw(sql, role)

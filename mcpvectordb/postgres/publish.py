@@ -7,63 +7,138 @@ item of the file is the version that the history would keep of it (`documents.it
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
-
-import apsw
 
 from mcpvectordb.documents import libraries as known_libraries
 from mcpvectordb.documents.items import DocumentItems, key_of
 from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.history.versions import Version
-from mcpvectordb.index import arrays, models
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.models import ModelRow
+from mcpvectordb.index import arrays
+from mcpvectordb.index.chunks import ChunkIndex, ModelRow, active_model
 from mcpvectordb.memories.items import MemoryItems
-from mcpvectordb.postgres import origins, schema, staged
-from mcpvectordb.postgres.connection import Connection, Server
-from mcpvectordb.postgres.differences import Changed, Differences, State, differences, digest
+from mcpvectordb.postgres import Published, PublishedItems, origins, schema, staged
+from mcpvectordb.postgres.connection import Connection, Server, from_text, to_text
+from mcpvectordb.postgres.keyword import Tokenizer
 from mcpvectordb.postgres.origins import Origin, OriginChoice
-from mcpvectordb.postgres.records import Published, PublishedItems
-from mcpvectordb.postgres.values import from_text, to_text
-from mcpvectordb.postgres.words import Tokenizer
+from mcpvectordb.postgres.vector import MOST_NUMBERS
+from mcpvectordb.ranking.why_empty import unknown_name
 from mcpvectordb.records import Progress, ProgressCallback
-from mcpvectordb.search.why_empty import unknown_name
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.store import OpenStore
 
 PASSAGES, ITEMS = 512, 256  # at most in one transaction, except for a longer document
-MOST_NUMBERS = 16_000  # of a vector of pgvector
 _KEYS = "IN (SELECT value FROM json_each(?))"
 
 
-class PublishedModel(NamedTuple):
-    """The model whose embeddings are published: its row in the file and its number there."""
+# --- what a file has and what it has published, compared item by item
+#
+# An item has a key and digests of its parts. Both sides come in the order of their keys, like two
+# sorted lists that are merged, so only what differs is kept in memory.
 
-    row: ModelRow
+FORM = 1  # raised when what is made of an item changes: then all is published again
+
+
+class State(NamedTuple):
+    """An item: its key, the digests of its parts, and how many passages it has.
+
+    `place` is a digest of what another item must have to be its successor, under another key.
+    `parts` says of an item to be written which of its parts differ; all of a new one do.
+    """
+
     key: int
+    digests: tuple[bytes, ...]
+    passages: int = 0
+    place: bytes = b""
+    parts: tuple[bool, ...] = ()
+
+
+@dataclass(slots=True)
+class Differences:
+    """The items that are new, changed or gone, and the number of the others."""
+
+    added: list[State] = field(default_factory=list)
+    changed: list[State] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    same: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many items differ."""
+        return len(self.added) + len(self.changed) + len(self.gone)
+
+    @property
+    def passages(self) -> int:
+        """How many passages are sent: those of items of which more differs than fields."""
+        return sum(each.passages for each in (*self.added, *self.changed) if any(each.parts[1:]))
+
+    def counted(self, replaced: int = 0) -> PublishedItems:
+        """What a publish reports of them; so many new items took the place of others."""
+        return PublishedItems(
+            added=len(self.added) - replaced,
+            updated=len(self.changed) + replaced,
+            deleted=max(0, len(self.gone) - replaced),
+            unchanged=self.same,
+        )
+
+
+def digest(*values: Any) -> bytes:
+    """A digest of values in JSON's types."""
+    said = json.dumps([FORM, *values], ensure_ascii=False, separators=(",", ":"))
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
+
+
+def differences(local: Iterable[State], remote: Iterable[State]) -> Differences:
+    """What has to be done so that the remote side has the items of the local one."""
+    found = Differences()
+    ours = ((each.key, "own", each) for each in local)
+    theirs = ((each.key, "theirs", each) for each in remote)
+    for key, both in groupby(merge(ours, theirs), itemgetter(0)):
+        sides = {side: each for _, side, each in both}
+        own, other = sides.get("own"), sides.get("theirs")
+        if own is None:
+            found.gone.append(key)
+        elif other is None:
+            found.added.append(own._replace(parts=(True,) * len(own.digests)))
+        elif own.digests == other.digests:
+            found.same += 1
+        else:
+            parts = (mine != its for mine, its in zip(own.digests, other.digests, strict=True))
+            found.changed.append(own._replace(parts=tuple(parts)))
+    return found
+
+
+# --- items as they are sent
 
 
 class Publication(NamedTuple):
-    """An origin, the model of its embeddings, and the libraries that are published (None: all)."""
+    """An origin, the libraries that are published (None: all), and the model of the embeddings.
+
+    A model has a row in the file and a number in PostgreSQL, which origins share.
+    """
 
     origin: Origin
-    model: PublishedModel | None
     libraries: tuple[str, ...] | None
+    model: ModelRow | None = None
+    model_key: int | None = None
 
     @property
     def choice(self) -> OriginChoice:
         """What the origin's row says of it."""
         chosen = None if self.libraries is None else [to_text(each) for each in self.libraries]
-        return OriginChoice(self.model.key if self.model else None, chosen)
+        return self.model_key, chosen
 
 
 class Batch(NamedTuple):
@@ -72,7 +147,7 @@ class Batch(NamedTuple):
     `replaced` of the items are new and take the place of removed ones.
     """
 
-    items: tuple[Changed, ...]
+    items: tuple[State, ...]
     gone: tuple[int, ...] = ()
     replaced: int = 0
 
@@ -94,11 +169,11 @@ class PublishedShelf(ABC):
         self._publication, self._index, self._origin = publication, index, publication.origin
 
     @abstractmethod
-    def local(self, sql: apsw.Connection) -> Iterator[State]:
+    def local(self, sql: Sql) -> Iterator[State]:
         """The items of the file, by their published keys."""
 
     @abstractmethod
-    def write(self, local: apsw.Connection, remote: Connection, batch: Batch) -> None:
+    def write(self, local: Sql, remote: Connection, batch: Batch) -> None:
         """Write a batch inside of the caller's transactions."""
 
     def remote(self, sql: Connection) -> Iterator[State]:
@@ -110,14 +185,30 @@ class PublishedShelf(ABC):
                 yield State(int(str(key)), tuple(bytes(each) for each in digests))  # type: ignore[call-overload]
 
     def batches(self, sql: Connection, found: Differences) -> Iterator[Batch]:
-        """Transactions that make the published items equal to those of the file."""
+        """Transactions that make the published items equal to those of the file.
+
+        An item that takes the place of another does so at once: a source that was ingested again
+        has a new key, and its old document goes in the same transaction. Those that are only gone
+        go last.
+        """
+        replaced = self._places(sql, found.gone) if found.added else {}
+        taken: set[int] = set()
         for items in _groups(sorted([*found.added, *found.changed])):
-            yield Batch(items)
-        yield from _gone(found.gone)
+            before = [keys for each in items if (keys := replaced.pop(each.place, None))]
+            gone = tuple(key for each in before for key in each)
+            taken.update(gone)
+            yield Batch(items, gone, len(before))
+        left = [key for key in found.gone if key not in taken]
+        for first in range(0, len(left), ITEMS):
+            yield Batch((), tuple(left[first : first + ITEMS]))
+
+    def _places(self, sql: Connection, keys: Sequence[int]) -> dict[bytes, list[int]]:
+        """The keys of published items by the place that another item may take."""
+        return {}
 
     # The chunks and embeddings of these items, as they are published.
 
-    def _waiting(self, sql: apsw.Connection, owners: Sequence[int] | None) -> dict[int, int]:
+    def _waiting(self, sql: Sql, owners: Sequence[int] | None) -> dict[int, int]:
         """How many chunks wait for their embedding, by owner; owners without such are not in it."""
         if self._publication.model is None:
             return {}
@@ -132,16 +223,16 @@ class PublishedShelf(ABC):
             sql.execute(
                 f"SELECT c.owner, count(*) FROM {tables} ON p.chunk = c.id "
                 f"WHERE p.model = ? {condition} GROUP BY c.owner",
-                (self._publication.model.row.key, *bindings),
+                (self._publication.model.key, *bindings),
             )
         )
 
     def _embeddings_digest(self, waiting: int) -> bytes:
         """The digest of an item's embeddings, so many of which are still missing."""
         model = self._publication.model
-        return digest(list(model.row[1:]), waiting) if model else digest(None)
+        return digest(list(model[1:]), waiting) if model else digest(None)
 
-    def _chunks(self, sql: apsw.Connection, owners: Sequence[int]) -> Iterator[list[Any]]:
+    def _chunks(self, sql: Sql, owners: Sequence[int]) -> Iterator[list[Any]]:
         """The rows of the chunks of these owners."""
         for id, owner, *values in sql.execute(
             'SELECT c.id, c.owner, c.position, c.tile_start, c.start, c."end", c.first_line, '
@@ -151,7 +242,7 @@ class PublishedShelf(ABC):
         ):
             yield [self._origin.id(id), self._origin.id(owner), self._origin.key, *values]
 
-    def _embeddings(self, sql: apsw.Connection, owners: Sequence[int]) -> Iterator[list[Any]]:
+    def _embeddings(self, sql: Sql, owners: Sequence[int]) -> Iterator[list[Any]]:
         """The rows of their embeddings by the published model."""
         model = self._publication.model
         if model is None:
@@ -160,10 +251,10 @@ class PublishedShelf(ABC):
             f"SELECT e.chunk, e.embedding FROM {self._index.chunks} c "
             f"JOIN {self._index.embeddings} e ON e.chunk = c.id AND e.model = ? "
             f"WHERE c.owner {_KEYS} ORDER BY e.chunk",
-            (model.row.key, json.dumps(owners)),
+            (model.key, json.dumps(owners)),
         ):
-            [wide] = arrays.in_precision([embedding], model.row.dimension, "float32")
-            yield [self._origin.id(chunk), model.key, self._origin.key, wide]
+            [wide] = arrays.in_precision([embedding], model.dimension, "float32")
+            yield [self._origin.id(chunk), self._publication.model_key, self._origin.key, wide]
 
     def _delete_embeddings(self, remote: Connection, keys: Sequence[int]) -> None:
         remote.execute(
@@ -181,7 +272,7 @@ class DocumentsToPublish(PublishedShelf):
         "WHERE origin = %s ORDER BY key"
     )
 
-    def local(self, sql: apsw.Connection) -> Iterator[State]:
+    def local(self, sql: Sql) -> Iterator[State]:
         """The documents of the file."""
         chosen = self._publication.libraries
         found = DocumentItems.present(sql)
@@ -191,22 +282,7 @@ class DocumentsToPublish(PublishedShelf):
         for version in found:
             yield self._item(sql, version, waiting).state
 
-    def batches(self, sql: Connection, found: Differences) -> Iterator[Batch]:
-        """What to write; a document that takes the place of another does so at once.
-
-        A source that was ingested again has a new key: its old document goes in the same
-        transaction. Those that are only gone go last.
-        """
-        replaced = self._places(sql, found.gone) if found.added else {}
-        taken: set[int] = set()
-        for items in _groups(sorted([*found.added, *found.changed])):
-            before = [keys for each in items if (keys := replaced.pop(each.place, None))]
-            gone = tuple(key for each in before for key in each)
-            taken.update(gone)
-            yield Batch(items, gone, len(before))
-        yield from _gone([key for key in found.gone if key not in taken])
-
-    def write(self, local: apsw.Connection, remote: Connection, batch: Batch) -> None:
+    def write(self, local: Sql, remote: Connection, batch: Batch) -> None:
         """Write documents; passages only of those that are new or have others than before."""
         _remove_documents(remote, batch.gone)
         if not batch.items:
@@ -223,10 +299,11 @@ class DocumentsToPublish(PublishedShelf):
         _remove_documents(remote, [keys[key] for key in whole])
         remote.execute("DELETE FROM former_ids WHERE document = ANY(%s)", ([*keys.values()],))
         self._delete_embeddings(remote, [keys[key] for key in owners if parts[key][2]])
-        staged.put_again(
+        staged.put(
             remote,
             staged.DOCUMENTS,
             ([each.state.key, self._origin.key, *each.row, *each.state.digests] for each in found),
+            again=True,
         )
         staged.put(
             remote,
@@ -251,9 +328,7 @@ class DocumentsToPublish(PublishedShelf):
             found.setdefault(place, []).append(int(str(key)))
         return found
 
-    def _item(
-        self, sql: apsw.Connection, version: Version, waiting: Mapping[int, int]
-    ) -> ItemToSend:
+    def _item(self, sql: Sql, version: Version, waiting: Mapping[int, int]) -> ItemToSend:
         key, item = key_of(version), version.item
         fields, local = version.fields or {}, version.local
         former, first, last = sql.execute(
@@ -275,9 +350,7 @@ class DocumentsToPublish(PublishedShelf):
         state = State(self._origin.id(key), digests, chunks, digest(item.place, item.name))
         return ItemToSend(state, [*row, metadata, metadata, path, chunks], json.loads(former))
 
-    def _chunks_with_words(
-        self, sql: apsw.Connection, owners: Sequence[int]
-    ) -> Iterator[list[Any]]:
+    def _chunks_with_words(self, sql: Sql, owners: Sequence[int]) -> Iterator[list[Any]]:
         tokenizer = Tokenizer()
         rows = self._chunks(sql, owners)
         while block := list(islice(rows, PASSAGES)):
@@ -296,32 +369,32 @@ class MemoriesToPublish(PublishedShelf):
         "SELECT id, row_digest, embeddings_digest FROM contexts WHERE origin = %s ORDER BY id"
     )
 
-    def local(self, sql: apsw.Connection) -> Iterator[State]:
+    def local(self, sql: Sql) -> Iterator[State]:
         """The memories of the file."""
         if self._publication.libraries is None:
             waiting = self._waiting(sql, None)
             for version in MemoryItems.present(sql):
                 yield self._item(sql, version, waiting).state
 
-    def write(self, local: apsw.Connection, remote: Connection, batch: Batch) -> None:
+    def write(self, local: Sql, remote: Connection, batch: Batch) -> None:
         """Write memories as a whole, or the embeddings of those that waited for them."""
-        whole = [each.key for each in batch.items if each.parts[0]]
+        whole = {each.key for each in batch.items if each.parts[0]}
+        renewed = [each.key for each in batch.items if each.key not in whole]
         remote.execute("DELETE FROM contexts WHERE id = ANY(%s)", ([*batch.gone, *whole],))
-        embedded = [each.key for each in batch.items if not each.parts[0]]
-        owners = self._put_whole(local, remote, whole) + self._renew(local, remote, embedded)
-        staged.put(remote, staged.MEMORY_EMBEDDINGS, self._embeddings(local, owners))
-
-    def _put_whole(
-        self, local: apsw.Connection, remote: Connection, keys: Sequence[int]
-    ) -> list[int]:
-        """Write memories with all but their embeddings; the ids of those that still exist."""
-        found = self._named(local, keys)
-        ids, origin = [self._origin.own(each.state.key) for each in found], self._origin.key
-        staged.put(remote, staged.MEMORIES, self._with_words(local, found, ids))
+        self._delete_embeddings(remote, renewed)
+        own = [self._origin.own(each.key) for each in batch.items]
+        waiting, origin = self._waiting(local, own), self._origin.key
+        found = [
+            self._item(local, version, waiting)
+            for version in MemoryItems.where(local, f"id {_KEYS}", (json.dumps(own),))
+        ]
+        new = [each for each in found if each.state.key in whole]
+        ids = [self._origin.own(each.state.key) for each in new]
+        staged.put(remote, staged.MEMORIES, self._with_words(local, new, ids))
         staged.put(
             remote,
             staged.MEMORY_TAGS,
-            ([each.state.key, origin, tag] for each in found for tag in each.names),
+            ([each.state.key, origin, tag] for each in new for tag in each.names),
         )
         images = local.execute(
             "SELECT context, position, mime_type, metadata, data FROM context_images "
@@ -334,28 +407,16 @@ class MemoriesToPublish(PublishedShelf):
             ([self._origin.id(int(str(memory))), origin, *values] for memory, *values in images),
         )
         staged.put(remote, staged.MEMORY_CHUNKS, self._chunks(local, ids))
-        return ids
-
-    def _renew(self, local: apsw.Connection, remote: Connection, keys: Sequence[int]) -> list[int]:
-        """Make room for other embeddings of published memories; the ids of those that exist."""
-        found = self._named(local, keys)
-        self._delete_embeddings(remote, keys)
         for each in found:
-            remote.execute(
-                "UPDATE contexts SET embeddings_digest = %s WHERE id = %s",
-                (each.state.digests[1], each.state.key),
-            )
-        return [self._origin.own(each.state.key) for each in found]
+            if each.state.key not in whole:
+                remote.execute(
+                    "UPDATE contexts SET embeddings_digest = %s WHERE id = %s",
+                    (each.state.digests[1], each.state.key),
+                )
+        every = [self._origin.own(each.state.key) for each in found]
+        staged.put(remote, staged.MEMORY_EMBEDDINGS, self._embeddings(local, every))
 
-    def _named(self, sql: apsw.Connection, keys: Sequence[int]) -> list[ItemToSend]:
-        own = [self._origin.own(key) for key in keys]
-        waiting = self._waiting(sql, own)
-        found = MemoryItems.where(sql, f"id {_KEYS}", (json.dumps(own),))
-        return [self._item(sql, version, waiting) for version in found]
-
-    def _item(
-        self, sql: apsw.Connection, version: Version, waiting: Mapping[int, int]
-    ) -> ItemToSend:
+    def _item(self, sql: Sql, version: Version, waiting: Mapping[int, int]) -> ItemToSend:
         id, fields = version.local["id"], version.fields or {}
         count, last = sql.execute(
             "SELECT count(*), max(id) FROM context_chunks WHERE owner = ?", (id,)
@@ -370,7 +431,7 @@ class MemoriesToPublish(PublishedShelf):
         return ItemToSend(state, [*row, version.item.name], fields["tags"])
 
     def _with_words(
-        self, sql: apsw.Connection, memories: Sequence[ItemToSend], ids: Sequence[int]
+        self, sql: Sql, memories: Sequence[ItemToSend], ids: Sequence[int]
     ) -> Iterator[list[Any]]:
         stems, spellings = Tokenizer(), Tokenizer(stemmed=False)
         texts = dict(self._index.texts(sql, ids))
@@ -392,13 +453,13 @@ class VectorsToPublish(PublishedShelf):
     def __init__(self, publication: Publication) -> None:
         self._publication, self._origin = publication, publication.origin
 
-    def local(self, sql: apsw.Connection) -> Iterator[State]:
+    def local(self, sql: Sql) -> Iterator[State]:
         """The vectors of the file."""
         if self._publication.libraries is None:
             for key, *values in sql.execute(f"SELECT {_VECTOR} FROM vectors v ORDER BY v.key"):
                 yield State(self._origin.id(int(str(key))), (digest(*values),))
 
-    def write(self, local: apsw.Connection, remote: Connection, batch: Batch) -> None:
+    def write(self, local: Sql, remote: Connection, batch: Batch) -> None:
         """Write vectors, in place of those that are published under their keys."""
         keys = [each.key for each in batch.items]
         remote.execute("DELETE FROM vectors WHERE key = ANY(%s)", ([*batch.gone, *keys],))
@@ -428,9 +489,9 @@ def _numbers(raw: bytes, dimension: int) -> tuple[bytes | None, bytes | None]:
     return near.tobytes() if fits else None, None if fits and single else raw
 
 
-def _groups(items: Iterable[Changed]) -> Iterator[tuple[Changed, ...]]:
+def _groups(items: Iterable[State]) -> Iterator[tuple[State, ...]]:
     """Items in groups that are small enough for a transaction."""
-    group: list[Changed] = []
+    group: list[State] = []
     passages = 0
     for each in items:
         if group and (len(group) == ITEMS or passages + each.passages > PASSAGES):
@@ -442,133 +503,80 @@ def _groups(items: Iterable[Changed]) -> Iterator[tuple[Changed, ...]]:
         yield tuple(group)
 
 
-def _gone(keys: Sequence[int]) -> Iterator[Batch]:
-    """Keys to be removed, in groups."""
-    for first in range(0, len(keys), ITEMS):
-        yield Batch((), tuple(keys[first : first + ITEMS]))
-
-
 def _remove_documents(remote: Connection, keys: Sequence[int]) -> None:
     """Remove published documents; their passages first, which takes one step for all of them."""
     remote.execute("DELETE FROM document_chunks WHERE owner = ANY(%s)", (list(keys),))
     remote.execute("DELETE FROM documents WHERE key = ANY(%s)", (list(keys),))
 
 
-_LIBRARIES = "name, root, pattern, ignore, description, created_at"
+# Libraries, their notes and the stores of vectors are few: all rows of both sides are compared.
+_CATALOGUE = {
+    "libraries": "name, root, pattern, ignore, description, created_at",
+    "library_notes": "library, path, text",
+    "stores": "key, name, metric",
+}
+Catalogue = dict[str, list[tuple[Any, ...]]]
 
 
-class Catalogue(NamedTuple):
-    """Rows of libraries, of their notes and of stores, without the origin."""
-
-    libraries: list[tuple[Any, ...]]
-    notes: list[tuple[Any, ...]]
-    stores: list[tuple[Any, ...]]
-
-
-def _model_key(sql: Connection, model: ModelRow) -> int:
-    """The number of a model, which origins share that use the same one."""
-    row = sql.execute(
-        "SELECT model_key(%s, %s, %s)",
-        (to_text(model.name), to_text(model.digest), model.dimension),
-    ).fetchone()
-    return int(str(row[0])) if row else 0
-
-
-def _local_catalogue(sql: apsw.Connection, publication: Publication) -> Catalogue:
+def _local_catalogue(sql: Sql, publication: Publication) -> Catalogue:
     """The catalogue of a file, with keys as they are published."""
-    chosen, origin = publication.libraries, publication.origin
-    libraries = [
-        row
-        for row in sql.execute(f"SELECT {_LIBRARIES} FROM libraries ORDER BY name")
-        if chosen is None or row[0] in chosen
-    ]
-    named = {row[0] for row in libraries}
-    notes = sql.execute("SELECT library, path, text FROM library_notes ORDER BY library, path")
-    stores = sql.execute(
-        "SELECT key, name, metric FROM stores WHERE ? ORDER BY key", (chosen is None,)
-    )
-    return Catalogue(
-        [_stored(row) for row in libraries],
-        [_stored(row) for row in notes if row[0] in named],
-        [(origin.id(int(str(key))), *_stored(others)) for key, *others in stores],
-    )
+    found: Catalogue = {
+        table: [
+            tuple(to_text(each) if isinstance(each, str) else each for each in row)
+            for row in sql.execute(f"SELECT {columns} FROM {table} ORDER BY 1, 2")
+        ]
+        for table, columns in _CATALOGUE.items()
+    }
+    named = {row[0] for row in found["libraries"]}
+    if publication.libraries is not None:
+        named &= {to_text(each) for each in publication.libraries}
+        found["stores"] = []
+    for table in ("libraries", "library_notes"):
+        found[table] = [row for row in found[table] if row[0] in named]
+    stores = [(publication.origin.id(key), *others) for key, *others in found["stores"]]
+    return {**found, "stores": stores}
 
 
 def _remote_catalogue(sql: Connection, origin: Origin) -> Catalogue:
     """The catalogue that is published."""
-
-    def rows(statement: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in sql.execute(statement.encode(), (origin.key,))]
-
-    return Catalogue(
-        rows(f"SELECT {_LIBRARIES} FROM libraries WHERE origin = %s ORDER BY name"),
-        rows("SELECT library, path, text FROM library_notes WHERE origin = %s ORDER BY 1, 2"),
-        rows("SELECT key, name, metric FROM stores WHERE origin = %s ORDER BY key"),
-    )
+    return {
+        table: sql.execute(
+            f"SELECT {columns} FROM {table} WHERE origin = %s ORDER BY 1, 2".encode(),
+            (origin.key,),
+        ).fetchall()
+        for table, columns in _CATALOGUE.items()
+    }
 
 
 def _write_catalogue(sql: Connection, origin: Origin, before: Catalogue, after: Catalogue) -> None:
     """Bring a published catalogue up to date; vectors of stores that are gone go with them."""
-    if before[:2] != after[:2]:
-        sql.execute("DELETE FROM libraries WHERE origin = %s", (origin.key,))
-        _insert(sql, f"libraries (origin, {_LIBRARIES})", origin, after.libraries)
-        _insert(sql, "library_notes (origin, library, path, text)", origin, after.notes)
-    gone = {row[0] for row in before.stores} - {row[0] for row in after.stores}
-    sql.execute("DELETE FROM stores WHERE key = ANY(%s)", (sorted(gone),))
-    known = {row[0] for row in before.stores}
-    changed = [row for row in after.stores if row not in before.stores]
-    for key, name, metric in (row for row in changed if row[0] in known):
-        sql.execute("UPDATE stores SET name = %s, metric = %s WHERE key = %s", (name, metric, key))
-    new = [row for row in changed if row[0] not in known]
-    _insert(sql, "stores (origin, key, name, metric)", origin, new)
 
-
-def _insert(sql: Connection, into: str, origin: Origin, rows: Sequence[tuple[Any, ...]]) -> None:
-    if rows:
-        marks = ", ".join(["%s"] * (len(rows[0]) + 1))
+    def insert(table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        columns = _CATALOGUE[table]
+        marks = ", %s" * (columns.count(",") + 1)
         with sql.cursor() as cursor:
             cursor.executemany(
-                f"INSERT INTO {into} VALUES ({marks})".encode(),
+                f"INSERT INTO {table} (origin, {columns}) VALUES (%s{marks})".encode(),
                 [(origin.key, *row) for row in rows],
             )
 
-
-def _stored(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(to_text(each) if isinstance(each, str) else each for each in row)
-
-
-_LOOK = 0.5  # seconds between two looks at how far PostgreSQL is
-
-
-def make_graphs(server: Server, exact_rows: int, progress: ProgressCallback | None) -> int:
-    """Make the graphs of all models and stores that have more rows; how many were made.
-
-    Others cannot write embeddings meanwhile, but everybody can read.
-    """
-    with ThreadPoolExecutor(1, "graphs") as pool:
-        made = pool.submit(_make_graphs, server, exact_rows)
-        while wait([made], _LOOK).not_done:
-            _report_graphs(server, progress)
-    return made.result()
+    libraries = ("libraries", "library_notes")
+    if any(before[table] != after[table] for table in libraries):
+        sql.execute("DELETE FROM libraries WHERE origin = %s", (origin.key,))
+        for table in libraries:
+            insert(table, after[table])
+    known = {row[0] for row in before["stores"]}
+    gone = known - {row[0] for row in after["stores"]}
+    sql.execute("DELETE FROM stores WHERE key = ANY(%s)", (sorted(gone),))
+    for key, name, metric in after["stores"]:
+        if key in known and (key, name, metric) not in before["stores"]:
+            sql.execute(
+                "UPDATE stores SET name = %s, metric = %s WHERE key = %s", (name, metric, key)
+            )
+    insert("stores", [row for row in after["stores"] if row[0] not in known])
 
 
-def _make_graphs(server: Server, exact_rows: int) -> int:
-    with server.writing() as sql:
-        row: Any = sql.execute("SELECT make_graphs(%s)", (exact_rows,)).fetchone()
-        return int(row[0])
-
-
-def _report_graphs(server: Server, progress: ProgressCallback | None) -> None:
-    with server.outside() as sql:
-        row: Any = sql.execute(
-            "SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index p "
-            "JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'mcpvectordb' "
-            "AND a.datname = current_database() AND blocks_total > 0 LIMIT 1"
-        ).fetchone()
-    if progress and row:
-        progress(Progress(step="graph", done=int(row[0]), total=int(row[1])))
-
-
+_LOOK = 0.5  # seconds between two looks at how far PostgreSQL is with a graph
 CONNECTIONS = 4  # that write at the same time
 # After so many passages postings are vacuumed: only then scans need to read nothing but the index.
 # Embeddings are left to autovacuum, which takes a graph apart row by row for those that are gone.
@@ -632,7 +640,7 @@ class _PublishRun:
     ) -> None:
         self._store, self._server, self._progress = store, server, progress
         self._file = store.file
-        self._publication = Publication(origin, self._model(), libraries)
+        self._publication = Publication(origin, libraries, *self._model())
         self._shelves: dict[str, PublishedShelf] = {
             "documents": DocumentsToPublish(self._publication, store.documents),
             "contexts": MemoriesToPublish(self._publication, store.memories),
@@ -649,21 +657,23 @@ class _PublishRun:
             self._finish(found)
         return Published(
             origin=self._publication.origin.name,
-            documents=_counted(found["documents"], replaced),
-            memories=_counted(found["contexts"]),
-            vectors=_counted(found["vectors"]),
-            passages=sum(map(_passages, found.values())),
+            documents=found["documents"].counted(replaced),
+            memories=found["contexts"].counted(),
+            vectors=found["vectors"].counted(),
+            passages=sum(each.passages for each in found.values()),
             waiting=self._waiting(),
         )
 
-    def _model(self) -> PublishedModel | None:
-        """The file's model, under its number in PostgreSQL; None if there are no embeddings."""
+    def _model(self) -> tuple[ModelRow | None, int | None]:
+        """The file's model, and its number in PostgreSQL; None if there are no embeddings."""
         with self._file.reading(limited=False) as sql:
-            row = models.active(sql)
+            row = active_model(sql)
         if row is None:
-            return None
-        with self._server.writing() as sql:
-            return PublishedModel(row, _model_key(sql, row))
+            return None, None
+        named = (to_text(row.name), to_text(row.digest), row.dimension)
+        with self._server.writing() as remote:
+            key: Any = remote.execute("SELECT model_key(%s, %s, %s)", named).fetchone()
+        return row, int(key[0])
 
     def _differences(self, shelf: PublishedShelf) -> Differences:
         with self._file.reading(limited=False) as local, self._server.reading() as remote:
@@ -680,10 +690,8 @@ class _PublishRun:
         """Claim the origin and write libraries and stores; not if nothing at all has changed."""
         origin, choice = self._publication.origin, self._publication.choice
         with self._file.reading(limited=False) as local, self._server.reading() as remote:
-            before, after = (
-                _remote_catalogue(remote, origin),
-                _local_catalogue(local, self._publication),
-            )
+            before = _remote_catalogue(remote, origin)
+            after = _local_catalogue(local, self._publication)
             last = origins.finished(remote, origin)
         if (before, last) == (after, choice) and not changes:
             return False
@@ -694,17 +702,28 @@ class _PublishRun:
 
     def _write(self, found: Mapping[str, Differences], total: int) -> int:
         """Write all batches; how many new documents took the place of others."""
-        pace, replaced = _PublishProgress(self._progress, total), 0
+        began, done, replaced = time.monotonic(), 0, 0
+        running: dict[Future[None], Batch] = {}
+
+        def await_one() -> None:
+            """Wait until a batch is written, and say so; raises what went wrong."""
+            nonlocal done
+            for each in wait(running, return_when=FIRST_COMPLETED).done:
+                batch = running.pop(each)
+                each.result()
+                done += len(batch.items) + len(batch.gone)
+            left = (time.monotonic() - began) / done * (total - done)
+            self._report(Progress(step="publish", done=done, total=total, seconds_left=left))
+
         with ThreadPoolExecutor(CONNECTIONS, "publish") as pool:
-            running: dict[Future[None], Batch] = {}
             try:
                 for shelf, batch in self._batches(found):
                     replaced += batch.replaced
                     while len(running) >= 2 * CONNECTIONS:
-                        pace.count(_finished(running))
+                        await_one()
                     running[pool.submit(self._send, shelf, batch)] = batch
                 while running:
-                    pace.count(_finished(running))
+                    await_one()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -725,14 +744,37 @@ class _PublishRun:
 
     def _finish(self, found: Mapping[str, Differences]) -> None:
         """Make the graphs that are due, have the tables vacuumed, and note the time."""
-        make_graphs(self._server, self._store.tuning.engine_rows, self._progress)
-        if sum(map(_passages, found.values())) >= VACUUMED_ROWS:
+        self._make_graphs()
+        if sum(each.passages for each in found.values()) >= VACUUMED_ROWS:
             with self._server.outside() as sql:
                 for number, statement in enumerate(VACUUM):
                     self._report(Progress(step="vacuum", done=number, total=len(VACUUM)))
                     sql.execute(statement.encode())
         with self._server.writing() as sql:
             origins.finish(sql, self._publication.origin)
+
+    def _make_graphs(self) -> None:
+        """Make the graphs of all models and stores that have too many rows to compare them all.
+
+        Others cannot write embeddings meanwhile, but everybody can read.
+        """
+
+        def make() -> None:
+            with self._server.writing() as sql:
+                sql.execute("SELECT make_graphs(%s)", (self._store.tuning.engine_rows,))
+
+        with ThreadPoolExecutor(1, "graphs") as pool:
+            made = pool.submit(make)
+            while wait([made], _LOOK).not_done:
+                with self._server.outside() as sql:
+                    row: Any = sql.execute(
+                        "SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index p "
+                        "JOIN pg_stat_activity a USING (pid) WHERE a.datname = current_database() "
+                        "AND a.application_name = 'mcpvectordb' AND blocks_total > 0 LIMIT 1"
+                    ).fetchone()
+                if row:
+                    self._report(Progress(step="graph", done=int(row[0]), total=int(row[1])))
+        made.result()
 
     def _report(self, progress: Progress) -> None:
         if self._progress:
@@ -743,47 +785,4 @@ class _PublishRun:
         if model is None:
             return 0
         with self._file.reading(limited=False) as sql:
-            return sum(each.count_pending(sql, model.row.key) for each in self._store.indexes)
-
-
-class _PublishProgress:
-    """Reports progress, with an estimate of what is left by what it took so far."""
-
-    def __init__(self, progress: ProgressCallback | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-        self._began = time.monotonic()
-
-    def count(self, items: int) -> None:
-        """Report so many items more."""
-        self._done += items
-        if self._progress:
-            spent = time.monotonic() - self._began
-            left = spent / self._done * (self._total - self._done) if self._done else None
-            self._progress(
-                Progress(step="publish", done=self._done, total=self._total, seconds_left=left)
-            )
-
-
-def _finished(running: dict[Future[None], Batch]) -> int:
-    """Wait until a batch is written; the number of its items. Raises what went wrong."""
-    done, _ = wait(running, return_when=FIRST_COMPLETED)
-    count = 0
-    for each in done:
-        batch = running.pop(each)
-        each.result()
-        count += len(batch.items) + len(batch.gone)
-    return count
-
-
-def _passages(found: Differences) -> int:
-    """How many passages are sent: those of items of which more differs than fields."""
-    return sum(each.passages for each in (*found.added, *found.changed) if any(each.parts[1:]))
-
-
-def _counted(found: Differences, replaced: int = 0) -> PublishedItems:
-    return PublishedItems(
-        added=len(found.added) - replaced,
-        updated=len(found.changed) + replaced,
-        deleted=max(0, len(found.gone) - replaced),
-        unchanged=found.same,
-    )
+            return sum(each.count_pending(sql, model.key) for each in self._store.indexes)

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import apsw
-
-from mcpvectordb.index import EVERYTHING, Allowed, Ranked, arrays, metrics
-from mcpvectordb.index.codes import CodedRows
+from mcpvectordb.errors import InvalidInput, quoted
+from mcpvectordb.index import arrays
+from mcpvectordb.index.arrays import CodedRows
+from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
 from mcpvectordb.index.vector import Embeddings, VectorIndex
-from mcpvectordb.postgres.chosen import chosen, is_list
-from mcpvectordb.postgres.session import bound_vector
+from mcpvectordb.postgres.connection import bound_vector
+from mcpvectordb.postgres.keyword import chosen, is_list
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
+from mcpvectordb.store import ItemFilter
+from mcpvectordb.vectors.store import StoreRow, VectorStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +34,7 @@ OVERFETCH = 2  # candidates of a graph per neighbour that is wanted
 # entries, .992 and .979 by 400, .997 and .991 by 800; pgvector takes up to 1,000.
 LEAST_SEARCHED, MOST_SEARCHED = 800, 1_000
 MOST_SCANNED = 200_000  # entries that it visits under a filter before all allowed are compared
+MOST_NUMBERS = 16_000  # of a vector of pgvector
 HALF_FLOATS = 4_000  # dimensions that a graph of half floats takes; above, it is of sign bits
 
 
@@ -41,25 +45,21 @@ class PostgresVectorIndex(VectorIndex):
         self._table, self._exact_rows = table, exact_rows
 
     def nearest(
-        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, limit: int
+        self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, exact cosine) of the nearest to a float32 embedding, best first."""
         query = np.frombuffer(embedding, np.float32)
         found = self.candidates(sql, group, embedding, allowed, limit, MARGIN)
         return ranked(found.ids, found.rows, query, "cosine", limit)
 
-    def code_view(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed
-    ) -> CodedCandidates:
+    def code_view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodedCandidates:
         """The allowed ids, to be ranked by the codes of their embeddings, as those of a file."""
         return CodedCandidates(self, sql, group, dimension, allowed)
 
-    def preload(self, sql: apsw.Connection, group: int, dimension: int, budget: int) -> None:
+    def preload(self, sql: Sql, group: int, dimension: int, budget: int) -> None:
         """Nothing is kept here: the server has its own memory."""
 
-    def embeddings(
-        self, sql: apsw.Connection, group: int, dimension: int, ids: Sequence[int]
-    ) -> Embeddings:
+    def embeddings(self, sql: Sql, group: int, dimension: int, ids: Sequence[int]) -> Embeddings:
         """The embeddings of the given ids that have one."""
         statement = (
             f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
@@ -69,7 +69,7 @@ class PostgresVectorIndex(VectorIndex):
         return _embeddings(rows, dimension)
 
     def blocks(
-        self, sql: apsw.Connection, group: int, dimension: int, allowed: Allowed = EVERYTHING
+        self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
     ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
         """(ids, embeddings) of a group by id, some at a time."""
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
@@ -87,7 +87,7 @@ class PostgresVectorIndex(VectorIndex):
 
     def candidates(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         group: int,
         embedding: bytes,
         allowed: Allowed,
@@ -96,42 +96,26 @@ class PostgresVectorIndex(VectorIndex):
     ) -> Embeddings:
         """The embeddings among which the nearest are, with a margin if all are compared."""
         allowed = chosen(sql, allowed, self._exact_rows)
-        if not is_list(allowed) and self._has_graph(sql, group):
-            wanted = OVERFETCH * limit + MARGIN
-            found = self._by_graph(sql, group, embedding, allowed, wanted)
-            if len(found.ids) == wanted:
-                return found
-        return self._by_comparison(sql, group, embedding, allowed, limit + margin)
-
-    def _has_graph(self, sql: apsw.Connection, group: int) -> bool:
-        """Whether a model has a graph, which is made when it has too many embeddings to compare."""
-        name = f"{self._table}_graph_{group:d}"
-        return sql.execute("SELECT to_regclass(?)::oid", (name,)).get is not None
-
-    def _by_comparison(
-        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
-    ) -> Embeddings:
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
+        vector, dimension = bound_vector(embedding), len(embedding) // 4
+        if not is_list(allowed) and _has_graph(sql, f"{self._table}_graph_{group:d}"):
+            wanted = OVERFETCH * limit + MARGIN
+            prepare_graph(sql, wanted)
+            rows = sql.execute(
+                f"SELECT chunk, embedding FROM {self._table} WHERE model = {group:d} {within}"
+                f"ORDER BY {nearness(dimension)} LIMIT ?",
+                (*allowed.bindings, vector, wanted),
+            ).fetchall()
+            if len(rows) == wanted:
+                return _embeddings(rows, dimension)
         # The cosine of a zero embedding is 0 here, and no number to pgvector.
         rows = sql.execute(
             f"SELECT chunk, embedding FROM {self._table} WHERE model = ? "
-            f"AND vector_dims(embedding) = {len(embedding) // 4} {within}"
+            f"AND vector_dims(embedding) = {dimension} {within}"
             "ORDER BY coalesce(nullif(embedding <=> ?::vector, 'NaN'), 1), chunk LIMIT ?",
-            (group, *allowed.bindings, bound_vector(embedding), wanted),
-        )
-        return _embeddings(rows, len(embedding) // 4)
-
-    def _by_graph(
-        self, sql: apsw.Connection, group: int, embedding: bytes, allowed: Allowed, wanted: int
-    ) -> Embeddings:
-        prepare_graph(sql, wanted)
-        within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
-        rows = sql.execute(
-            f"SELECT chunk, embedding FROM {self._table} WHERE model = {group:d} {within}"
-            f"ORDER BY {nearness(len(embedding) // 4)} LIMIT ?",
-            (*allowed.bindings, bound_vector(embedding), wanted),
-        )
-        return _embeddings(rows, len(embedding) // 4)
+            (group, *allowed.bindings, vector, limit + margin),
+        ).fetchall()
+        return _embeddings(rows, dimension)
 
 
 class CodedCandidates:
@@ -143,7 +127,7 @@ class CodedCandidates:
     def __init__(
         self,
         index: PostgresVectorIndex,
-        sql: apsw.Connection,
+        sql: Sql,
         group: int,
         dimension: int,
         allowed: Allowed,
@@ -185,7 +169,12 @@ def _embeddings(rows: Iterable[Any], dimension: int) -> Embeddings:
     )
 
 
-def prepare_graph(sql: apsw.Connection, wanted: int) -> None:
+def _has_graph(sql: Sql, name: str) -> bool:
+    """Whether there is such a graph: they are made where there is too much to compare it all."""
+    return sql.execute("SELECT to_regclass(?)::oid", (name,)).get is not None
+
+
+def prepare_graph(sql: Sql, wanted: int) -> None:
     """Let this transaction's searches of graphs go on until they have found so many."""
     searched = min(MOST_SEARCHED, max(LEAST_SEARCHED, wanted))
     sql.execute(
@@ -212,6 +201,96 @@ def ranked(
     ids: Sequence[int], rows: NDArray[np.float64], query: Floats, metric: str, limit: int
 ) -> Ranked:
     """(id, score) of the best of some embeddings, by a metric."""
-    scores = metrics.METRICS[metric](rows, query.astype(np.float64))
-    places = metrics.best(np.array(ids, np.int64), scores, limit)
+    scores = arrays.METRICS[metric](rows, query.astype(np.float64))
+    places = arrays.highest(np.array(ids, np.int64), scores, limit)
     return [(ids[place], float(scores[place])) for place in places]
+
+
+# --- the vectors that users brought along
+#
+# Origins may have stores of the same name, which are then one store to readers.
+
+# pgvector's distances, which ascend from the nearest; that of a dot product is negative.
+_DISTANCES = {"cosine": "<=>", "dot": "<#>", "euclidean": "<->"}
+
+
+class PostgresVectorStore(VectorStore):
+    """Ranks the tables vectors and vector_embeddings."""
+
+    def __init__(self) -> None:
+        """Without the parts that write."""
+
+    def named(self, sql: Sql, name: str) -> StoreRow | None:
+        """The stores with this name; None if there is none."""
+        rows: list[Any] = sql.execute(
+            "SELECT key, metric FROM stores WHERE name = ? ORDER BY key", (name,)
+        ).fetchall()
+        kinds = sorted({metric for _, metric in rows})
+        if len(kinds) > 1:
+            raise InvalidInput(
+                f"origins have stores {quoted(name)} that rank by {' and by '.join(kinds)}, which "
+                "cannot be ranked together: search the file of one of them"
+            )
+        return StoreRow(rows[0][0], kinds[0], tuple(key for key, _ in rows)) if rows else None
+
+    def nearest(
+        self, sql: Sql, store: StoreRow, queries: Floats, chosen: ItemFilter, limit: int
+    ) -> list[Ranked]:
+        """The keys of the vectors nearest to each query, with their scores, best first."""
+        return [self._nearest(sql, store, query, chosen, limit) for query in queries]
+
+    def _nearest(
+        self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
+    ) -> Ranked:
+        ids = self._candidates(sql, store, query, chosen, limit)
+        rows: list[Any] = sql.execute(
+            "SELECT vector, embedding, raw FROM vector_embeddings WHERE vector = ANY(?)", (ids,)
+        ).fetchall()
+        if not rows:
+            return []
+        numbers = arrays.unpacked([raw or embedding for _, embedding, raw in rows], len(query))
+        return ranked([key for key, *_ in rows], numbers, query, store.metric, limit)
+
+    def _candidates(
+        self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
+    ) -> list[int]:
+        """The keys among which the nearest are; those that pgvector cannot hold all are."""
+        dimension, vector = len(query), _held(query)
+        of_dimension = (
+            "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
+            f"WHERE e.store = ANY(?) AND e.dimension = ? AND {chosen.condition}"
+        )
+        bindings = (list(store.keys), dimension, *chosen.bindings)
+        if vector is None:  # numbers that pgvector cannot compare: all are compared here
+            return [key for (key,) in sql.execute(of_dimension, bindings)]
+        held = sql.execute(f"{of_dimension} AND e.embedding IS NULL", bindings)
+        found = [key for (key,) in held]
+        graph = f"vector_embeddings_graph_{store.keys[0]:d}_{dimension:d}"
+        if store.metric == "cosine" and len(store.keys) == 1 and _has_graph(sql, graph):
+            wanted = OVERFETCH * limit + MARGIN
+            prepare_graph(sql, wanted)
+            near = sql.execute(
+                "SELECT e.vector FROM vector_embeddings e WHERE "
+                f"e.store = {store.keys[0]:d} AND e.dimension = {dimension:d} AND EXISTS "
+                f"(SELECT 1 FROM vectors v WHERE v.key = e.vector AND {chosen.condition}) "
+                f"ORDER BY {nearness(dimension)} LIMIT ?",
+                (*chosen.bindings, vector, wanted),
+            ).fetchall()
+            if len(near) == wanted:
+                return [*found, *(key for (key,) in near)]
+        distance = f"e.embedding {_DISTANCES[store.metric]} ?::vector"
+        rows = sql.execute(
+            f"{of_dimension} AND e.embedding IS NOT NULL ORDER BY "
+            f"coalesce(nullif({distance}, 'NaN'), 1), v.key LIMIT ?",
+            (*bindings, vector, limit + MARGIN),
+        )
+        return [*found, *(key for (key,) in rows)]
+
+
+def _held(query: Floats) -> str | None:
+    """An embedding as pgvector reads it; None if it cannot hold its numbers or so many."""
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = query.astype(np.float32)
+    if len(query) > MOST_NUMBERS or not np.isfinite(narrow).all():
+        return None
+    return bound_vector(narrow.tobytes())

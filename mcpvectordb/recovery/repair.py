@@ -13,16 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import apsw
-
 from mcpvectordb import dates
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index import arrays
-from mcpvectordb.index.chunks import ChunkIndex
-from mcpvectordb.index.indexed_chunk import covers_tile
+from mcpvectordb.index.arrays import METRICS
+from mcpvectordb.index.chunks import ChunkIndex, covers_tile
 from mcpvectordb.index.metadata_index import checked_names
-from mcpvectordb.index.metrics import METRICS
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 
 _COUNTED = (
@@ -60,7 +58,7 @@ class Repaired:
     lost: list[str]
 
 
-def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
+def repair(sql: Sql, indexes: Sequence[ChunkIndex]) -> Repaired:
     """Repair all tables in the open transaction; `indexes` belong to documents and memories."""
     documents, memories = indexes
     # Foreign keys hold again when rows that refer to missing rows are deleted.
@@ -80,7 +78,7 @@ def repair(sql: apsw.Connection, indexes: Sequence[ChunkIndex]) -> Repaired:
     return Repaired(rows, incomplete, lost)
 
 
-def _repair_values(sql: apsw.Connection) -> Iterator[str]:
+def _repair_values(sql: Sql) -> Iterator[str]:
     """Replace invalid JSON by an empty value, and unknown metrics by the default one."""
     for column in JSON_COLUMNS:
         table, name = column.table, column.name
@@ -91,7 +89,7 @@ def _repair_values(sql: apsw.Connection) -> Iterator[str]:
     sql.execute(f"UPDATE stores SET metric = 'cosine' WHERE metric NOT IN ({metrics})")
 
 
-def _remove_bad_embeddings(sql: apsw.Connection) -> Iterator[str]:
+def _remove_bad_embeddings(sql: Sql) -> Iterator[str]:
     """Delete embeddings that cannot be ranked, and vectors together with theirs.
 
     Chunks get new embeddings later.
@@ -118,7 +116,7 @@ def _remove_bad_embeddings(sql: apsw.Connection) -> Iterator[str]:
     sql.executemany("DELETE FROM vectors WHERE key = ?", bad)
 
 
-def _unusable(sql: apsw.Connection, select: str, *, of_user: bool = False) -> list[tuple[int]]:
+def _unusable(sql: Sql, select: str, *, of_user: bool = False) -> list[tuple[int]]:
     """The ids whose embedding is missing, has the wrong size, or holds NaN or infinity."""
     return [
         (id,)
@@ -129,7 +127,7 @@ def _unusable(sql: apsw.Connection, select: str, *, of_user: bool = False) -> li
     ]
 
 
-def _remove_unpublished(sql: apsw.Connection) -> None:
+def _remove_unpublished(sql: Sql) -> None:
     """Delete what was being written or removed: it never counted as a document, or no longer."""
     for table, key in (("document_chunks", "owner"), ("documents", "key")):
         sql.execute(
@@ -138,7 +136,7 @@ def _remove_unpublished(sql: apsw.Connection) -> None:
     sql.execute("DELETE FROM unpublished_documents")
 
 
-def _add_missing_owners(sql: apsw.Connection) -> None:
+def _add_missing_owners(sql: Sql) -> None:
     """Insert a row for each missing owner of chunks or vectors, named after its number."""
     missing = "SELECT DISTINCT owner FROM {0}_chunks WHERE owner NOT IN (SELECT {1} FROM {0}s)"
     for (key,) in sql.execute(missing.format("document", "key")).fetchall():
@@ -160,7 +158,7 @@ def _add_missing_owners(sql: apsw.Connection) -> None:
     )
 
 
-def _close_gaps(sql: apsw.Connection, index: ChunkIndex) -> Iterator[int]:
+def _close_gaps(sql: Sql, index: ChunkIndex) -> Iterator[int]:
     """Make the tiles of each text follow each other again; the owners whose tiles did not."""
     for (owner,) in list(sql.execute(f"SELECT DISTINCT owner FROM {index.chunks}")):
         rows: list[Any] = sql.execute(
@@ -203,7 +201,7 @@ def _without_gaps(tiles: Sequence[Tile]) -> Iterator[Tile]:
         offset, position_before, length_before = offset + length, tile.position, length
 
 
-def _delete_orphans(sql: apsw.Connection) -> Iterator[str]:
+def _delete_orphans(sql: Sql) -> Iterator[str]:
     """Delete rows that refer to missing rows, until there are none."""
     references = sql.execute(
         'SELECT t.name, f."from", f."table", f."to" FROM sqlite_schema t, '
@@ -219,7 +217,7 @@ def _delete_orphans(sql: apsw.Connection) -> Iterator[str]:
                 yield f"{sql.changes()} rows of the table {table}, which referred to missing rows"
 
 
-def _delete_empty(sql: apsw.Connection) -> Iterator[str]:
+def _delete_empty(sql: Sql) -> Iterator[str]:
     """Delete documents and memories that have no chunk left."""
     for table, key, name in (("document", "key", "source"), ("context", "id", "id")):
         for (lost,) in sql.execute(
@@ -229,7 +227,7 @@ def _delete_empty(sql: apsw.Connection) -> Iterator[str]:
             yield f"the whole text of {table} {lost}"
 
 
-def _repair_settings(sql: apsw.Connection) -> None:
+def _repair_settings(sql: Sql) -> None:
     """Delete invalid settings, which are then written anew; the model is the one with most rows."""
     sql.execute(f"DELETE FROM settings WHERE {INVALID_SETTING}")
     sql.execute(
@@ -255,16 +253,14 @@ def _are_indexable(text: str) -> bool:
     return True
 
 
-def _accept_texts(sql: apsw.Connection, index: ChunkIndex) -> Iterator[int]:
+def _accept_texts(sql: Sql, index: ChunkIndex) -> Iterator[int]:
     """Store the hash of each changed chunk as it is now; the owners of these chunks."""
     for id, hash in list(index.altered(sql)):
         sql.execute(f"UPDATE {index.chunks} SET hash = ? WHERE id = ?", (hash, id))
         yield int(sql.execute(f"SELECT owner FROM {index.chunks} WHERE id = ?", (id,)).get)
 
 
-def _incomplete_documents(
-    sql: apsw.Connection, index: ChunkIndex, damaged: set[int]
-) -> Iterator[str]:
+def _incomplete_documents(sql: Sql, index: ChunkIndex, damaged: set[int]) -> Iterator[str]:
     """The sources of documents that may be incomplete; they count as changed at the next ingest."""
     unproven = {
         owner
@@ -282,9 +278,7 @@ def _incomplete_documents(
         )
 
 
-def _is_complete(
-    sql: apsw.Connection, index: ChunkIndex, owner: int, text: str, damaged: set[int]
-) -> bool:
+def _is_complete(sql: Sql, index: ChunkIndex, owner: int, text: str, damaged: set[int]) -> bool:
     """Whether it is certain that a document without gaps has not lost its end either.
 
     That is so if its text has the hash of its source. The text of a PDF has not; then its chunks
@@ -303,7 +297,7 @@ def _is_complete(
     return len(raw) != size and after is not None and after[0] not in damaged
 
 
-def _changed_memories(sql: apsw.Connection, index: ChunkIndex) -> Iterator[str]:
+def _changed_memories(sql: Sql, index: ChunkIndex) -> Iterator[str]:
     """The memories whose text has changed; their hash is set to that of the text as it is now."""
     for owner, text in list(index.texts(sql)):
         hash = hashlib.sha256(text.encode()).digest()

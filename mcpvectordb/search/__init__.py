@@ -1,1 +1,1 @@
-"""Queries over the indexes: hybrid ranking, fusion, relevance, reranking, expansion, highlights."""
+"""Documents and memories together: one ranking, lines by pattern, quotations, similar texts."""

@@ -7,13 +7,14 @@ so a name of a library is one of an origin there.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import apsw
 
-from mcpvectordb import filters
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.filters import dialect as filter_dialect
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,26 +26,80 @@ class SqlDialect:
     path      SQL of the path of document `d`, where it is stored
     origins   SQL of the origin of document `d`, memory `x` and vector `v`, where there are several
     metadata  the column of metadata that conditions are about
+    own_date  SQL of the date that document `d` gives itself (`dates.own`), or NULL
     raw       SQL of the numbers of a user's vector where its embedding does not hold them
     explain   what stands before a statement so that its plan is returned
     """
 
-    filters: filters.FilterDialect
+    filters: filter_dialect.FilterDialect
     root: str
     path: str = ""
     origins: dict[str, str] = field(default_factory=dict)
     metadata: str = "metadata"
+    own_date: str = (
+        # Most documents have none, and are not parsed.
+        "CASE WHEN instr(d.metadata, '\"date\"') THEN own_date(d.metadata ->> '$.date') END"
+    )
     raw: str = "NULL"
     explain: str = "EXPLAIN QUERY PLAN"
 
 
-SQLITE = SqlDialect(filters.SQLITE, "(SELECT root FROM libraries WHERE name = d.library)")
+SQLITE = SqlDialect(filter_dialect.SQLITE, "(SELECT root FROM libraries WHERE name = d.library)")
 
 
-class DialectConnection:
-    """A connection to another engine than SQLite, which says so."""
+class SqlRows(Protocol):
+    """The rows that a statement returns, read one by one or all at once."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __next__(self) -> Any: ...
+
+    def fetchone(self) -> Any:
+        """The next row; None after the last."""
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+
+    @property
+    def get(self) -> Any:
+        """The only value of the first row, or the row if it has several; None if there is none."""
+
+
+class Sql(Protocol):
+    """A connection in a transaction, to either engine. That to PostgreSQL never writes."""
 
     dialect: SqlDialect
+    exec_trace: Any
+
+    @property
+    def may_roll_back(self) -> bool:
+        """Whether what it reads includes what its transaction has written itself."""
+
+    def execute(self, statement: str, bindings: Any = None, /) -> SqlRows:
+        """Run one statement, whose bindings are marked by ?."""
+
+    def executemany(self, statement: str, bindings: Iterable[Any], /) -> SqlRows:
+        """Run one statement once for each row of bindings."""
+
+    def changes(self) -> int:
+        """How many rows the last statement has changed."""
+
+    def total_changes(self) -> int:
+        """How many rows were changed since the connection was opened."""
+
+    def last_insert_rowid(self) -> int:
+        """The key of the row that was inserted last."""
+
+
+class FileConnection(apsw.Connection):
+    """A connection to a file, or to a database in memory."""
+
+    dialect: SqlDialect = SQLITE
+
+    @property
+    def may_roll_back(self) -> bool:
+        """Whether what it reads includes what its transaction has written itself."""
+        return self.txn_state("main") == apsw.SQLITE_TXN_WRITE
 
 
 # The scheme in any case, also as SQLAlchemy writes it (postgresql+psycopg).
@@ -67,8 +122,3 @@ def is_database_url(path: object) -> TypeGuard[str]:
             "postgresql://user:password@host/name"
         )
     return False
-
-
-def dialect_of(sql: apsw.Connection) -> SqlDialect:
-    """The dialect of a connection."""
-    return sql.dialect if isinstance(sql, DialectConnection) else SQLITE

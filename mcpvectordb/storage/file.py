@@ -21,10 +21,10 @@ from pathlib import Path
 import apsw
 
 from mcpvectordb import errors
-from mcpvectordb.filters import FUNCTIONS
+from mcpvectordb.filters.dialect import FUNCTIONS
 from mcpvectordb.storage import deadline, fts5, log, schema, vec0
 from mcpvectordb.storage.deadline import CancelCheck
-from mcpvectordb.storage.dialect import SQLITE, SqlDialect
+from mcpvectordb.storage.dialect import SQLITE, FileConnection, Sql, SqlDialect
 from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
 
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
@@ -58,6 +58,8 @@ class File:
     """
 
     dialect: SqlDialect = SQLITE
+    published = False
+    """Whether its documents were read on other machines."""
     set_aside = ""
     """Which log of another file lay beside this one when it was opened, and where it is now."""
     _clock = staticmethod(time.monotonic)
@@ -231,7 +233,7 @@ class File:
             ]
 
     @contextlib.contextmanager
-    def reading(self, *, limited: bool = True) -> Iterator[apsw.Connection]:
+    def reading(self, *, limited: bool = True) -> Iterator[Sql]:
         """A connection in a read transaction, which sees one snapshot of the file.
 
         A question has a deadline (`limited`); maintenance, and what a writer reads, has none.
@@ -248,7 +250,7 @@ class File:
         return deadline.shared(self._read_timeout, cancelled)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[apsw.Connection]:
+    def writing(self) -> Iterator[Sql]:
         """A write transaction: committed at the end of the block, rolled back if the block raises.
 
         Inside of another one it joins that one, which then commits.
@@ -274,7 +276,7 @@ class File:
             self._empty_log_when_idle()
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[tuple[apsw.Connection, bool]]:
+    def _transaction(self, begin: str) -> Iterator[tuple[FileConnection, bool]]:
         """A connection in a transaction, and whether the transaction was already open.
 
         SQLite has no nested transactions, so an inner block joins the transaction of the outer one,
@@ -302,7 +304,7 @@ class File:
         return self._local.transaction
 
     @contextlib.contextmanager
-    def outside(self) -> Iterator[apsw.Connection]:
+    def outside(self) -> Iterator[Sql]:
         """A connection without a transaction, for VACUUM and the like."""
         with self._translated():
             yield self._connection()
@@ -341,13 +343,13 @@ class File:
             if left != self._busy_ms:
                 connection.set_busy_timeout(self._busy_ms)
 
-    def _connection(self) -> apsw.Connection:
+    def _connection(self) -> FileConnection:
         if self._closed:
             raise errors.Closed(
                 f"{self.path} was closed; open it again with Database({str(self.path)!r})"
             )
         self._check_place()
-        held: tuple[int, apsw.Connection] | None = getattr(self._local, "held", None)
+        held: tuple[int, FileConnection] | None = getattr(self._local, "held", None)
         if held is not None and held[0] == os.getpid():
             return held[1]
         if held is not None:
@@ -383,8 +385,8 @@ class File:
             return None
         return info.st_dev, info.st_ino
 
-    def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(self._uri(), flags=self._flags())
+    def _connect(self) -> FileConnection:
+        connection = FileConnection(self._uri(), flags=self._flags())
         connection.set_busy_timeout(self._busy_ms)
         for setting, value in (
             (_KEEP_LOG, 1),
@@ -722,9 +724,11 @@ def _resolved(path: Path) -> Path:
         resolved = path.expanduser().resolve()
     except (RuntimeError, OSError) as error:
         raise errors.Unwritable(f"{path} is a link that leads nowhere: {error}") from error
+    circle = False
     with contextlib.suppress(OSError):  # a name that the system refuses is refused when it is used
-        if resolved.is_symlink():  # Python 3.13 and later leave links in a circle as they are
-            raise errors.Unwritable(f"{path} is a link that leads nowhere: links in a circle")
+        circle = resolved.is_symlink()  # Python 3.13 and later leave links in a circle as they are
+    if circle:
+        raise errors.Unwritable(f"{path} is a link that leads nowhere: links in a circle")
     return resolved
 
 
@@ -778,7 +782,8 @@ def _progressed() -> bool:
 
 def _marks(connection: apsw.Connection) -> tuple[int, int]:
     """Two counters, one of which differs after any change of the schema or the format."""
-    return _pragma(connection, "schema_version"), _version(connection)
+    version = _pragma(connection, "user_version") & log.VERSION_MASK
+    return _pragma(connection, "schema_version"), version
 
 
 def _version(connection: apsw.Connection) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
 from mcpvectordb.errors import Damaged
+from mcpvectordb.storage.dialect import FileConnection, Sql
 from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
@@ -43,25 +44,25 @@ def _occurrences(api: Any, *arguments: Any) -> int:
     return int(title_weight * title + sum(others))
 
 
-def totals(sql: apsw.Connection, table: str) -> tuple[int, int]:
+def totals(sql: Sql, table: str) -> tuple[int, int]:
     """How many rows and tokens a table has, by FTS5's own running count."""
     block = sql.execute(f"SELECT block FROM {table}_data WHERE id = {_AVERAGES}").get or b""
     rows, *tokens = varints(block) or [0]
     return rows, sum(tokens)
 
 
-def last_id(sql: apsw.Connection, table: str) -> int:
+def last_id(sql: Sql, table: str) -> int:
     """The highest row id of a table; 0 when it is empty."""
     return int(sql.execute(f"SELECT max(id) FROM {table}_docsize").get or 0)
 
 
-def ids(sql: apsw.Connection, table: str) -> NDArray[np.int64]:
+def ids(sql: Sql, table: str) -> NDArray[np.int64]:
     """The ids of all rows, ascending."""
     rows = sql.execute(f"SELECT id FROM {table}_docsize ORDER BY id")
     return np.fromiter((id for (id,) in rows), np.int64)
 
 
-def lengths(sql: apsw.Connection, table: str, after: int = 0) -> Counts:
+def lengths(sql: Sql, table: str, after: int = 0) -> Counts:
     """The ids above `after`, ascending, and how many tokens each row has."""
     rows = sql.execute(
         f"SELECT id, sz FROM {table}_docsize WHERE id > ? ORDER BY id", (after,)
@@ -70,9 +71,7 @@ def lengths(sql: apsw.Connection, table: str, after: int = 0) -> Counts:
     return np.fromiter((id for id, _ in rows), np.int64, len(rows)), sizes
 
 
-def counts(
-    sql: apsw.Connection, table: str, expression: str, title_weight: int, after: int = 0
-) -> Counts:
+def counts(sql: Sql, table: str, expression: str, title_weight: int, after: int = 0) -> Counts:
     """The rows above `after` that match an expression of one phrase, and how often they have it.
 
     FTS5's function `occurrences` is asked for the phrase's offsets in each row. For all rows that
@@ -87,7 +86,7 @@ def counts(
     return pairs[:, 0], pairs[:, 1]
 
 
-def token_counts(sql: apsw.Connection, table: str, token: str, title_weight: int) -> Counts:
+def token_counts(sql: Sql, table: str, token: str, title_weight: int) -> Counts:
     """The rows that have a token, and how often.
 
     FTS5's vocabulary of instances (fts5vocab) lists every occurrence; SQLite concatenates the row
@@ -109,17 +108,17 @@ def token_counts(sql: apsw.Connection, table: str, token: str, title_weight: int
     return each[first], np.add.reduceat(np.fromstring(weights, np.int64, sep=","), first)
 
 
-def single_token(sql: apsw.Connection, expression: str) -> str | None:
+def single_token(sql: Sql, expression: str) -> str | None:
     """The token that an expression stands for; None for a prefix or for several tokens."""
     if not expression.endswith('"'):
         return None
     text = expression[1:-1].replace('""', '"').encode()
-    tokenizer = sql.fts5_tokenizer(*TOKENIZER)
+    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*TOKENIZER)
     found: list[Any] = list(tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False))
     return str(found[0][0]) if len(found) == 1 else None
 
 
-def common_tokens(sql: apsw.Connection, table: str, least: int) -> list[str]:
+def common_tokens(sql: Sql, table: str, least: int) -> list[str]:
     """The tokens that at least so many rows have, the commonest first.
 
     All of the index is read for that: 0.2 s of CPU for 100,000 rows.
@@ -132,11 +131,11 @@ def common_tokens(sql: apsw.Connection, table: str, least: int) -> list[str]:
     return [token for (token,) in rows]
 
 
-def _vocabulary_table(sql: apsw.Connection, table: str, kind: str) -> str:
+def _vocabulary_table(sql: Sql, table: str, kind: str) -> str:
     """The name of a table that lists a vocabulary (fts5vocab), made once for each connection."""
     name = f"{table}_{kind}"
     # Asking for the table is cheaper than making it if it does not exist.
-    if not sql.table_exists("temp", name):
+    if not cast(apsw.Connection, sql).table_exists("temp", name):
         sql.execute(
             f"CREATE VIRTUAL TABLE temp.{name} USING fts5vocab('main', '{table}', '{kind}')"
         )
@@ -154,7 +153,7 @@ class Deleter:
     def __init__(self, table: str) -> None:
         self._table, self._verified = table, False
 
-    def delete(self, sql: apsw.Connection, ids: Iterable[int]) -> None:
+    def delete(self, sql: Sql, ids: Iterable[int]) -> None:
         """Delete rows; ids that have none are ignored."""
         if not self._verified and (found := tombstone_problems(sql, self._table)):
             raise Damaged(f"{found[0]}: run `mcpvectordb rebuild`")
@@ -162,7 +161,7 @@ class Deleter:
         sql.executemany(f"DELETE FROM {self._table} WHERE rowid = ?", ((id,) for id in ids))
 
 
-def tombstone_problems(sql: apsw.Connection, table: str) -> list[str]:
+def tombstone_problems(sql: Sql, table: str) -> list[str]:
     """What is wrong with the pages of deleted ids."""
     pages = sql.execute(f"SELECT id, block FROM {table}_data WHERE id >= {_TOMBSTONES}")
     return [
@@ -181,23 +180,23 @@ def _is_sound_page(block: object) -> bool:
     return len(ids) == len(set(ids)) == count
 
 
-def count_deleted(sql: apsw.Connection, table: str) -> int:
+def count_deleted(sql: Sql, table: str) -> int:
     """How many deleted rows still have their words in the index."""
     pages = sql.execute(f"SELECT substr(block, 5, 4) FROM {table}_data WHERE id >= {_TOMBSTONES}")
     return sum(int.from_bytes(count, "big") for (count,) in pages)
 
 
-def merge(sql: apsw.Connection, table: str, pages: int) -> None:
+def merge(sql: Sql, table: str, pages: int) -> None:
     """Do the next part of what `optimize` does, writing about so many pages of 4 KB."""
     sql.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (-pages,))
 
 
-def optimize(sql: apsw.Connection, table: str) -> None:
+def optimize(sql: Sql, table: str) -> None:
     """Merge all segments into one, which also drops what deleted rows still occupy."""
     sql.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
 
 
-def forget_deleted(sql: apsw.Connection) -> None:
+def forget_deleted(sql: Sql) -> None:
     """Drop what deleted rows have left in any FTS5 table: their words stay in the index as long as
     FTS5 has them noted as deleted.
     """
@@ -207,14 +206,14 @@ def forget_deleted(sql: apsw.Connection) -> None:
             optimize(sql, str(table))
 
 
-def clear(sql: apsw.Connection, table: str) -> None:
+def clear(sql: Sql, table: str) -> None:
     """Delete all rows."""
     sql.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
 
-def same_content(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connection], None]) -> bool:
+def same_content(sql: Sql, table: str, fill: Callable[[Sql], None]) -> bool:
     """Whether a table has the vocabulary and the row lengths of one that `fill` makes in memory."""
-    scratch = apsw.Connection(":memory:")
+    scratch = FileConnection(":memory:")
     scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
     fill(scratch)
     same = all(part(sql, table) == part(scratch, table) for part in (_row_lengths, _vocabulary))
@@ -222,11 +221,11 @@ def same_content(sql: apsw.Connection, table: str, fill: Callable[[apsw.Connecti
     return same
 
 
-def _row_lengths(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+def _row_lengths(sql: Sql, table: str) -> list[tuple[object, ...]]:
     return list(sql.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id"))
 
 
-def _vocabulary(sql: apsw.Connection, table: str) -> list[tuple[object, ...]]:
+def _vocabulary(sql: Sql, table: str) -> list[tuple[object, ...]]:
     sql.execute(f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', '{table}', 'col')")
     try:
         return list(sql.execute("SELECT term, col, doc, cnt FROM temp.vocabulary"))

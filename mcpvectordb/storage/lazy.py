@@ -10,9 +10,8 @@ else:
         def __getattr__(self, name: str) -> object:
             import numpy
 
-            found = getattr(numpy, name)
-            setattr(self, name, found)  # the next use is as fast as that of a module
-            return found
+            vars(self).update(vars(numpy))  # the next use is as fast as that of a module
+            return getattr(numpy, name)
 
     np = _Numpy()
 

@@ -63,8 +63,10 @@ def new_file(database: File, target: Path, *, overwrite: bool = False) -> Iterat
             raise
         raise errors.Unwritable(f"{target} cannot be written: {error.strerror}") from error
     finally:
+        # A disk that is read-only refuses to remove even what is not there.
         for suffix in _SUFFIXES:
-            Path(f"{part}{suffix}").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(f"{part}{suffix}").unlink()
 
 
 def flush_to_disk(part: Path) -> None:
@@ -77,7 +79,7 @@ def exists(target: Path) -> errors.InvalidInput:
     """The error about a place that is taken."""
     return errors.InvalidInput(
         f"{target} exists already; name a new file, remove that one first, or ask for it to be "
-        "overwritten (overwrite=True, --overwrite)"
+        "overwritten (overwrite)"
     )
 
 
@@ -108,11 +110,19 @@ def part_of(target: Path) -> Path:
 def remove_stale_parts(target: Path) -> None:
     """Remove what was left behind beside `target` by processes that were killed."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
-    for path in target.parent.iterdir():
+    for path in _listed(target.parent):
         if pattern.fullmatch(path.name):
             with contextlib.suppress(OSError):  # another process may have been faster
                 if time.time() - _last_written(path) > _STALE_SECONDS:
                     shutil.rmtree(path) if _is_folder(path) else path.unlink()
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder; nothing if that may not be read."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _last_written(path: Path) -> float:

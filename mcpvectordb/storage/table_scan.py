@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import apsw
 
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
 
 UNREADABLE = (
     apsw.CorruptError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from mcpvectordb.errors import Damaged, DatabaseError
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
@@ -59,19 +60,19 @@ def create_statement(table: str, dimension: int) -> str:
     )
 
 
-def tables(sql: apsw.Connection, prefix: str) -> list[int]:
+def tables(sql: Sql, prefix: str) -> list[int]:
     """The numbers N of all tables named PREFIX_N, ascending."""
     names = sql.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL %'")
     numbers = (name.removeprefix(prefix) for (name,) in names)
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
-def exists(sql: apsw.Connection, table: str) -> bool:
+def exists(sql: Sql, table: str) -> bool:
     """Whether there is such a table."""
     return bool(sql.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).get)
 
 
-def insert(sql: apsw.Connection, table: str, ids: Iterable[int], codes: Iterable[Any]) -> None:
+def insert(sql: Sql, table: str, ids: Iterable[int], codes: Iterable[Any]) -> None:
     """Add codes under ids that have none yet."""
     sql.executemany(
         f"INSERT INTO {table} (rowid, embedding) VALUES (?, vec_int8(?))",
@@ -79,22 +80,22 @@ def insert(sql: apsw.Connection, table: str, ids: Iterable[int], codes: Iterable
     )
 
 
-def delete(sql: apsw.Connection, table: str, ids: Iterable[int]) -> None:
+def delete(sql: Sql, table: str, ids: Iterable[int]) -> None:
     """Delete codes; ids that have none are ignored."""
     sql.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((id,) for id in ids))
 
 
-def count(sql: apsw.Connection, table: str) -> int:
+def count(sql: Sql, table: str) -> int:
     """The number of rows of a table."""
     return int(sql.execute(f"SELECT count(*) FROM {table}_rowids").get)
 
 
-def chunks(sql: apsw.Connection, table: str) -> int:
+def chunks(sql: Sql, table: str) -> int:
     """The number of chunks of up to CHUNK_ROWS rows that a table has: cheaper than `count`."""
     return int(sql.execute(f"SELECT count(*) FROM {table}_chunks").get)
 
 
-def sample(sql: apsw.Connection, table: str, most: int) -> list[int]:
+def sample(sql: Sql, table: str, most: int) -> list[int]:
     """Up to `most` ids of a table, spread evenly, in a time that does not grow with the table."""
     ends = [f"(SELECT {end}(rowid) FROM {table}_rowids)" for end in ("min", "max")]
     first, last = sql.execute(f"SELECT {', '.join(ends)}").get
@@ -109,15 +110,7 @@ def sample(sql: apsw.Connection, table: str, most: int) -> list[int]:
     return [id for (id,) in rows]
 
 
-def read_by_id(sql: apsw.Connection, table: str, ids: Sequence[int]) -> dict[int, bytes]:
-    """The codes of those ids that have one."""
-    rows = sql.executemany(
-        f"SELECT rowid, embedding FROM {table} WHERE rowid = ?", ((id,) for id in ids)
-    )
-    return dict(rows)
-
-
-def read_all(sql: apsw.Connection, table: str, dimension: int, every: int = 1) -> Codes:
+def read_all(sql: Sql, table: str, dimension: int, every: int = 1) -> Codes:
     """All ids and codes, or those of every n-th chunk, read from the shadow tables.
 
     That is a hundred times as fast as reading the virtual table row by row.

@@ -1,22 +1,20 @@
 """Queries: from what a person or an agent types to FTS5 expressions. Pure text in, text out.
 
 `parse_query` is for ranked search, where any term may be missing; `parse_all_terms` for documents
-that must have every term; `match_query`, `prefix_query`, `phrase_query` (and `text.boolean`) are
-the ways in which memories are searched. No input can cause an FTS5 syntax error.
+that must have every term; `match_query`, `prefix_query`, `phrase_query` and `boolean_query` are the
+ways in which memories are searched. No input can cause an FTS5 syntax error. What is scored outside
+of FTS5 is scored as it does: BM25 (Robertson and Zaragoza, 2009) with its parameters.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from mcpvectordb.text.stop_words import ENGLISH, stop_words
-from mcpvectordb.text.tokens import CAMEL, CJK, WORD, bigrams, camel_parts
-
-T = TypeVar("T")
+from mcpvectordb.text.tokens import CAMEL, CJK, ENGLISH, WORD, bigrams, camel_parts, stop_words
 
 MAX_QUERY_CHARACTERS = 2_000  # the rest of a query is ignored: parsing stays cheap
 MAX_DISTINCT_TERMS = 64  # of a ranked query: FTS5 walks through all rows of each
@@ -34,6 +32,24 @@ _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 # 0.28, 2024.1, v1.0.21: also found with or without the v
 _VERSION = re.compile(r"(?i:v)?(?=[0-9])(?P<numbers>[0-9]+(?:\.[0-9]+)+)")
 _PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
+# FTS5's fixed parameters: how soon repeated terms stop counting, how much a row's length counts.
+K1, B = 1.2, 0.75
+# FTS5's lower bound: a term that more than half of the rows have would count negatively otherwise.
+MIN_IDF = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word or phrase to search for; with `prefix` its last word matches longer words, too."""
+
+    text: str
+    prefix: bool = False
+
+    @property
+    def expression(self) -> str:
+        """The term as an FTS5 expression; "" if it has no word."""
+        quoted = fts5_phrase(self.text)
+        return f"{quoted} *" if quoted and self.prefix and not quoted.endswith("*") else quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +58,8 @@ class Query:
 
     `match` ranks; `required` and `excluded` also restrict results of the vector search. `codes` are
     those of the terms that are codes such as E-4021 or 1.0.21, which embeddings do not distinguish;
-    `exact` is true if the query has nothing else.
+    `exact` is true if the query has nothing else. `words` and `quoted` are its words and quoted
+    phrases as they were written, exclusions left out, and `stops` the stop words of its language.
     """
 
     terms: tuple[str, ...] = ()  # any of them matches; a repeated one counts repeatedly
@@ -51,6 +68,9 @@ class Query:
     phrases: tuple[str, ...] = ()  # quoted: all of them must occur
     exclusions: tuple[str, ...] = ()  # after a minus: none of them may occur
     exact: bool = False
+    words: tuple[str, ...] = ()
+    quoted: tuple[str, ...] = ()
+    stops: frozenset[str] = ENGLISH
 
     @property
     def match(self) -> str:
@@ -68,31 +88,51 @@ class Query:
         """The FTS5 expression that a text must not match, or ""."""
         return " OR ".join(self.exclusions)
 
+    @property
+    def content_words(self) -> list[str]:
+        """The content words, those of phrases as well, in lower case, to look for in lines."""
+        words = [word for phrase in self.quoted for word in WORD.findall(phrase.casefold())]
+        return self._content([*map(str.casefold, self.words), *words])
+
+    @property
+    def marked(self) -> list[Term]:
+        """The content words and phrases that are marked in a text."""
+        return [Term(each) for each in self._content([*self.words, *self.quoted])]
+
+    def _content(self, words: Sequence[str]) -> list[str]:
+        """The different words that are no stop words; if all are, all of them."""
+        content = [word for word in words if word.casefold() not in self.stops]
+        return list(dict.fromkeys(content or words))[:MAX_DISTINCT_TERMS]
+
 
 def parse_query(text: str) -> Query:
     """Parse any string as a query of words, "quoted phrases" and -exclusions; never fails."""
     words: list[str] = []
-    phrases: list[str] = []
+    quoted: list[str] = []
     excluded: list[str] = []
     for minus, phrase, word in _pieces(text):
-        tokens = map(fts5_phrase, [phrase] if phrase else _terms(word))
-        (excluded if minus else phrases if phrase else words).extend(filter(None, tokens))
-    if not words and not phrases:
+        terms = [phrase] if phrase else _terms(word)
+        (excluded if minus else quoted if phrase else words).extend(filter(WORD.search, terms))
+    if not words and not quoted:
         return Query()
-    content = _content(words, lambda word: word[1:-1])
-    codes = frozenset(word for word in content if _is_code(word[1:-1]))
-    exact = not phrases and codes.issuperset(content)
-    heavy = {word for word in codes if not exact and not word[1:-1].isdecimal()}
-    kept = tuple(
-        _bounded([word for word in content for _ in range(CODE_WEIGHT if word in heavy else 1)])
+    stops = stop_words(word.casefold() for word in words or WORD.findall(" ".join(quoted)))
+    content = [word for word in words if word.casefold() not in stops] or words
+    exact = not quoted and all(map(_is_code, content))
+    kept = _bounded(
+        fts5_phrase(word)
+        for word in content
+        for _ in range(CODE_WEIGHT if _is_code(word) and not exact and not word.isdecimal() else 1)
     )
     return Query(
         terms=kept,
         spellings=tuple(_other_spellings(kept)),
-        codes=codes.intersection(kept),
-        phrases=tuple(_bounded(phrases)),
-        exclusions=tuple(_bounded(excluded)),
+        codes=frozenset(fts5_phrase(word) for word in content if _is_code(word)) & set(kept),
+        phrases=_bounded(map(fts5_phrase, quoted)),
+        exclusions=_bounded(map(fts5_phrase, excluded)),
         exact=exact,
+        words=tuple(words),
+        quoted=tuple(quoted),
+        stops=stops,
     )
 
 
@@ -103,25 +143,13 @@ def without_operators(text: str) -> str:
 
 def fts5_phrase(text: str) -> str:
     """A text as one FTS5 phrase; "" if it has no word."""
-    broken = " ".join(CJK.sub(lambda run: f" {' '.join(_query_bigrams(run[0]))} ", text).split())
+    runs = [] if text.isascii() else CJK.findall(text)
+    broken = CJK.sub(lambda run: f" {' '.join(_query_bigrams(run[0]))} ", text) if runs else text
     if not WORD.search(broken):
         return ""
-    ends_in_one = (run := _last_run(text)) is not None and len(run) == 1
-    return '"' + broken.replace('"', '""') + ('" *' if ends_in_one else '"')
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A word or phrase to search for; with `prefix` its last word matches longer words, too."""
-
-    text: str
-    prefix: bool = False
-
-    @property
-    def expression(self) -> str:
-        """The term as an FTS5 expression; "" if it has no word."""
-        quoted = fts5_phrase(self.text)
-        return f"{quoted} *" if quoted and self.prefix and not quoted.endswith("*") else quoted
+    # A single character at the end may have any neighbour in the text.
+    ends_in_one = bool(runs) and len(runs[-1]) == 1 and text.rstrip().endswith(runs[-1])
+    return '"' + " ".join(broken.split()).replace('"', '""') + ('" *' if ends_in_one else '"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +173,18 @@ class FulltextQuery:
 
 def match_query(text: str) -> FulltextQuery:
     """All words of a query, stop words included; as a fallback, any of its content words."""
-    words, note = _few(*_bounded_words(text))
+    words, note = _words(text, MAX_JOINED)
     parts = [Term(part) for word in words for part in _terms(word)]
-    content = _content(parts, lambda part: part.text)
-    interpretations = [
+    readings = (
         _interpretation([Term(word) for word in words], " AND "),
-        _interpretation(content, " OR "),
-    ]
-    return FulltextQuery(
-        tuple(
-            dict.fromkeys(
-                interpretation for interpretation in interpretations if interpretation.expression
-            )
-        ),
-        note,
+        _interpretation(_content(parts) or parts, " OR "),
     )
+    return FulltextQuery(tuple(dict.fromkeys(each for each in readings if each.expression)), note)
 
 
 def prefix_query(text: str) -> FulltextQuery:
     """All words of a query as prefixes; a single letter beside other words is no prefix."""
-    words, note = _few(*_bounded_words(text))
+    words, note = _words(text, MAX_JOINED)
     return _conjunction(
         [Term(word, prefix=len(words) == 1 or not is_letter(word)) for word in words], note
     )
@@ -172,7 +192,7 @@ def prefix_query(text: str) -> FulltextQuery:
 
 def phrase_query(text: str) -> FulltextQuery:
     """The words of a query as one phrase."""
-    words, note = _bounded_words(text)
+    words, note = _words(text)
     return _conjunction([Term(" ".join(words))], note)
 
 
@@ -186,7 +206,7 @@ class AllTermsQuery:
     @property
     def content_terms(self) -> AllTermsQuery:
         """The same query without stop words."""
-        return replace(self, terms=tuple(_content(self.terms, lambda term: _bare(term.text), ())))
+        return replace(self, terms=tuple(_content(self.terms)))
 
 
 def parse_all_terms(text: str) -> AllTermsQuery:
@@ -211,43 +231,24 @@ def parse_all_terms(text: str) -> AllTermsQuery:
     )
 
 
-def snippet_terms(text: str) -> list[str]:
-    """The content words and CJK parts of a query, in lower case, to look for in lines of text."""
-    return _sought(text, lambda phrase: WORD.findall(phrase.casefold()), str.casefold)
-
-
-def highlight_terms(text: str) -> list[Term]:
-    """The content words and phrases of a query that a text is marked for; exclusions are not."""
-    return [Term(each) for each in _sought(text, lambda phrase: [phrase], str)]
-
-
-def _sought(
-    text: str, of_phrase: Callable[[str], list[str]], of_word: Callable[[str], str]
-) -> list[str]:
-    """The different content words of a query, of its phrases as well, but not of exclusions."""
-    terms = [
-        term
-        for minus, phrase, word in _pieces(text)
-        if not minus
-        for term in (of_phrase(phrase) if phrase else map(of_word, _terms(word)))
-        if WORD.search(term)
-    ]
-    return list(dict.fromkeys(_content(terms, str)))[:MAX_DISTINCT_TERMS]
-
-
 def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
     """(after a minus, phrase, word) of a query's parts: each is a phrase or a word."""
     for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
         yield bool(piece["minus"]), piece["phrase"] or "", piece["word"] or ""
 
 
-def _bounded_words(text: str) -> tuple[list[str], str]:
-    words = text[:MAX_QUERY_CHARACTERS].replace("\x00", " ").split()
-    if len(text) <= MAX_QUERY_CHARACTERS:
-        return words, ""
-    return words[
-        :-1
-    ] or words, f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
+def _words(text: str, most: int | None = None) -> tuple[list[str], str]:
+    """The words of a query, or its first `most` different ones, and a note of what is left out."""
+    words, note = text[:MAX_QUERY_CHARACTERS].replace("\x00", " ").split(), ""
+    if len(text) > MAX_QUERY_CHARACTERS:
+        note = f"only the first {MAX_QUERY_CHARACTERS:,} characters of the query were read"
+        words = words[:-1] or words
+    if most is None:
+        return words, note
+    different = list(dict.fromkeys(words))
+    if len(different) > most:
+        note = f"only the first {most} words of the query were looked for"
+    return different[:most], note
 
 
 def is_letter(text: str) -> bool:
@@ -256,13 +257,6 @@ def is_letter(text: str) -> bool:
     As a prefix it would match very many words, which is slow.
     """
     return len(letters := "".join(WORD.findall(text))) == 1 and not CJK.search(letters)
-
-
-def _few(words: Sequence[str], note: str) -> tuple[list[str], str]:
-    different = list(dict.fromkeys(words))
-    if len(different) <= MAX_JOINED:
-        return different, note
-    return different[:MAX_JOINED], f"only the first {MAX_JOINED} words of the query were looked for"
 
 
 def _conjunction(terms: Sequence[Term], note: str) -> FulltextQuery:
@@ -281,11 +275,6 @@ def _query_bigrams(run: str) -> list[str]:
     A run's last character is not one of them: it may have another neighbour in the text.
     """
     return bigrams(run)[:-1] or [run]
-
-
-def _last_run(text: str) -> str | None:
-    runs = CJK.findall(text)
-    return runs[-1] if runs and text.rstrip().endswith(runs[-1]) else None
 
 
 def _terms(word: str) -> Iterator[str]:
@@ -324,7 +313,7 @@ def _cjk_terms(word: str) -> Iterator[str]:
 
 def _is_code(word: str) -> bool:
     """Whether a word has meaning only as a whole: E-4021, 1.0.21, 192.168.0.1, v2_final."""
-    return any(character.isdigit() for character in word) and bool(WORD.search(word))
+    return not word.isalpha() and any(map(str.isdigit, word)) and bool(WORD.search(word))
 
 
 def _other_spellings(terms: Iterable[str]) -> Iterator[str]:
@@ -335,21 +324,223 @@ def _other_spellings(terms: Iterable[str]) -> Iterator[str]:
             yield fts5_phrase(numbers if len(numbers) < len(found[0]) else f"v{numbers}")
 
 
-def _content(
-    terms: Sequence[T], text: Callable[[T], str], otherwise: Sequence[T] | None = None
-) -> list[T]:
-    """Those of some terms that are no stop words; if all are, all of them or `otherwise`."""
-    stops = stop_words(text(term).casefold() for term in terms)
-    content = [term for term in terms if text(term).casefold() not in stops]
-    return content or list(terms if otherwise is None else otherwise)
+def _content(terms: Sequence[Term]) -> list[Term]:
+    """Those of some terms that are no stop words."""
+    texts = [_bare(term.text).casefold() for term in terms]
+    stops = stop_words(texts)
+    return [term for term, text in zip(terms, texts, strict=True) if text not in stops]
 
 
-def _bounded(terms: Sequence[T]) -> list[T]:
-    seen: Counter[T] = Counter()
+def _bounded(terms: Iterable[str]) -> tuple[str, ...]:
+    seen: Counter[str] = Counter()
     kept = []
     for term in terms:
         if term in seen or len(seen) < MAX_DISTINCT_TERMS:
             seen[term] += 1
             if seen[term] <= MAX_REPEATS:
                 kept.append(term)
-    return kept
+    return tuple(kept)
+
+
+# Boolean queries (AND, OR, NOT, parentheses, "phrases") are translated for FTS5 by a
+# recursive-descent parser with one method for each rule of this grammar:
+#
+#     either  = both (OR both)*
+#     both    = negated (AND negated)*       an AND before a NOT may be left out
+#     negated = NOT negated | group
+#     group   = (word | "phrase" | "(" either ")")+    adjacent parts must all match
+#
+# A group binds more tightly than any operator, as in FTS5: `a NOT b c` matches a without b and c
+# together. A word that ends in * is a prefix. NOT may stand anywhere, although FTS5 only has the
+# binary operator "this NOT that": a part that matches everything except something is kept as that
+# something with a mark (`_Part.negated`), and De Morgan's laws combine such parts.
+
+MAX_DEPTH = 10  # of parentheses: FTS5's own parser refuses expressions that are much deeper
+OPERATORS = ("AND", "OR", "NOT")
+
+_BOOLEAN_PIECE = re.compile(r'"[^"]*"\*?|[()]|[^\s()"]+|"')
+
+
+class _Malformed(ValueError):
+    """Why a query is malformed, as a clause for the note of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a query: the FTS5 expression of what it matches or, if `negated`, excludes.
+
+    The expression of a part without words is empty.
+    """
+
+    expression: str = ""
+    found: tuple[Term, ...] = ()
+    avoided: tuple[Term, ...] = ()
+    negated: bool = False
+
+
+def boolean_query(text: str) -> FulltextQuery:
+    """Parse a boolean query; a malformed one is read as plain words.
+
+    The note of the result says why it was malformed.
+    """
+    # One character more than is allowed: a longer query is read as plain words.
+    pieces = _BOOLEAN_PIECE.findall(text[: MAX_QUERY_CHARACTERS + 1].replace("\x00", " "))
+    terms = [piece for piece in pieces if piece not in (*OPERATORS, "(", ")", '"')]
+    if not any(_term(piece).expression for piece in terms):
+        return FulltextQuery()
+    try:
+        if len(terms) > MAX_JOINED or len(text) > MAX_QUERY_CHARACTERS:
+            raise _Malformed(
+                f"it has more than {MAX_JOINED} words or {MAX_QUERY_CHARACTERS:,} characters"
+            )
+        if len(terms) > 1 and (
+            short := next((each for each in terms if each.endswith("*") and is_letter(each)), "")
+        ):
+            raise _Malformed(f"{short} is the beginning of too many words")
+        part = _Parser(pieces).whole()
+    except _Malformed as error:
+        plain = match_query(" ".join(piece.strip('"*') for piece in terms))
+        return FulltextQuery(
+            plain.interpretations,
+            f"not a boolean query, since {error}: its words were looked for instead",
+        )
+    if part.negated:
+        return FulltextQuery(
+            note="a query that only leaves things out finds nothing: say what to look for, too"
+        )
+    return FulltextQuery((Interpretation(part.expression, tuple(dict.fromkeys(part.found))),))
+
+
+class _Parser:
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.pieces, self.place = pieces, 0
+
+    def whole(self) -> _Part:
+        part = self.either(0)
+        if self.next():
+            raise _Malformed("a ) closes nothing")
+        return part
+
+    def next(self) -> str:
+        return self.pieces[self.place] if self.place < len(self.pieces) else ""
+
+    def took(self, piece: str) -> bool:
+        self.place += (found := self.next() == piece)
+        return found
+
+    def either(self, depth: int) -> _Part:
+        parts = [self.both(depth)]
+        while self.took("OR"):
+            parts.append(self.both(depth))
+        return _combined(parts, "OR")
+
+    def both(self, depth: int) -> _Part:
+        parts = [self.negated(depth)]
+        while self.took("AND") or self.next() == "NOT":
+            parts.append(self.negated(depth))
+        return _combined(parts, "AND")
+
+    def negated(self, depth: int) -> _Part:
+        flips = 0
+        while self.took("NOT"):
+            flips += 1
+        part = self.group(depth)
+        return _not(part) if flips % 2 else part
+
+    def group(self, depth: int) -> _Part:
+        parts = []
+        while (piece := self.next()) not in ("", ")", *OPERATORS):
+            self.place += 1
+            parts.append(self.nested(depth + 1) if piece == "(" else _listed(piece))
+        if not parts:
+            raise _Malformed(f"there is nothing between {self.before()} and {piece or 'its end'}")
+        return _combined(parts, "AND")
+
+    def nested(self, depth: int) -> _Part:
+        if depth > MAX_DEPTH:
+            raise _Malformed(f"it is nested more than {MAX_DEPTH} deep")
+        part = self.either(depth)
+        if not self.took(")"):
+            raise _Malformed("a ( is not closed")
+        return part
+
+    def before(self) -> str:
+        return self.pieces[self.place - 1] if self.place else "its beginning"
+
+
+def _term(piece: str) -> Term:
+    return Term(piece.rstrip("*").strip('"'), prefix=piece.endswith("*"))
+
+
+def _listed(piece: str) -> _Part:
+    if piece == '"':
+        raise _Malformed('a " is not closed')
+    term = _term(piece)
+    return _Part(term.expression, (term,)) if term.expression else _Part()
+
+
+def _not(part: _Part) -> _Part:
+    return (
+        _Part(part.expression, part.avoided, part.found, not part.negated)
+        if part.expression
+        else part
+    )
+
+
+def _combined(parts: Sequence[_Part], operator: str) -> _Part:
+    """What all of some parts match (AND), or any of them (OR)."""
+    listed = [part.expression for part in parts if part.expression and not part.negated]
+    left_out = [part.expression for part in parts if part.expression and part.negated]
+    if listed and left_out:
+        # De Morgan: "this or not that" is "not (that and not this)".
+        negated = operator == "OR"
+        first, second = (left_out, listed) if negated else (listed, left_out)
+        expression = f"({_joined(first, 'AND')}) NOT ({_joined(second, 'OR')})"
+    else:
+        negated = bool(left_out)
+        opposite = "OR" if operator == "AND" else "AND"
+        expression = _joined(listed, operator) or _joined(left_out, opposite)
+    return _Part(
+        expression,
+        tuple(term for part in parts for term in part.found),
+        tuple(term for part in parts for term in part.avoided),
+        negated,
+    )
+
+
+def _joined(expressions: Sequence[str], operator: str) -> str:
+    return (
+        f" {operator} ".join(f"({each})" for each in expressions)
+        if len(expressions) > 1
+        else "".join(expressions)
+    )
+
+
+# BM25 outside of FTS5.
+
+
+def idf(rows: int, having: float) -> float:
+    """FTS5's inverse document frequency of a term that `having` of `rows` rows contain."""
+    return max(MIN_IDF, math.log((max(0, rows - having) + 0.5) / (having + 0.5)))
+
+
+def saturate(bm25: float) -> float:
+    """A BM25 score on a scale of 0 to 1 that does not depend on the other results."""
+    return bm25 / (1 + bm25)
+
+
+def full_score(query: Query, rows: int, frequencies: Mapping[str, int]) -> tuple[float, float]:
+    """The BM25 of a row of average length that has every term of a query once, and the share of it
+    that is due to codes which some row has.
+
+    `frequencies` has the number of rows that have each term.
+    """
+    weights = {term: idf(rows, having) for term, having in frequencies.items()}
+    # `Query.match` names a phrase twice: it is required, and it is one of the terms.
+    full = sum(weights[term] for term in (*query.phrases, *query.phrases, *query.terms))
+    coded = sum(
+        weights[term]
+        for term in (*query.terms, *query.spellings)
+        if frequencies[term] and (term in query.codes or term in query.spellings)
+    )
+    return full, min(1.0, coded / full) if full else 0.0

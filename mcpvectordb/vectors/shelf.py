@@ -7,31 +7,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
-import apsw
-
 from mcpvectordb import filters
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index import arrays
-from mcpvectordb.index.arrays import Group
-from mcpvectordb.index.metrics import METRICS
+from mcpvectordb.index.arrays import METRICS, Group
 from mcpvectordb.metadata import decode, encode, storable
-from mcpvectordb.records import (
-    Condition,
-    Hit,
-    Metric,
-    Page,
-    Results,
-    Scores,
-)
-from mcpvectordb.search.explain import StatementLog
-from mcpvectordb.search.ranker import checked_page
-from mcpvectordb.search.why_empty import FilteredItems, unknown_name, why_empty
-from mcpvectordb.storage.dialect import SqlDialect, dialect_of
-from mcpvectordb.store import OpenStore, every, one_or_all
-from mcpvectordb.vectors.items import MAX_ID, MAX_NAME, VectorItems
-from mcpvectordb.vectors.store import RestoredVectors, StoreRow, VectorFilter, VectorStore
+from mcpvectordb.ranking.ranker import StatementLog, checked_page
+from mcpvectordb.ranking.why_empty import FilteredItems, unknown_name, why_empty
+from mcpvectordb.records import Condition, Hit, Metric, Page, Results, Scores
+from mcpvectordb.storage.dialect import Sql, SqlDialect
+from mcpvectordb.store import ItemFilter, OpenStore, every, one_or_all
+from mcpvectordb.vectors.store import MAX_ID, MAX_NAME, SHELF, StoreRow, VectorStore
 from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 if TYPE_CHECKING:
@@ -45,11 +33,8 @@ if TYPE_CHECKING:
 _STORE = "(SELECT name FROM stores WHERE key = v.store)"
 _FIELDS = {"id": "v.id", "store": _STORE, "namespace": "v.namespace", "dimension": "v.dimension"}
 _KINDS: filters.Kinds = {
-    "id": "text",
-    "store": "text",
-    "namespace": "text",
+    **dict.fromkeys(("id", "store", "namespace", "origin"), "text"),
     "dimension": "number",
-    "origin": "text",
 }
 
 
@@ -77,9 +62,8 @@ class Vectors:
     """
 
     def __init__(self, store: OpenStore, tables: VectorStore) -> None:
-        self._open, self._file, self._history = store, store.file, store.history
-        self._store = tables
-        self.versioned = RestoredVectors(store.file, tables)
+        self._store, self._file, self._history = store, store.file, store.history
+        self._tables = self.versioned = tables
 
     def add(
         self,
@@ -96,18 +80,12 @@ class Vectors:
         A replaced one keeps its place among results of equal score.
         """
         group, encoded = arrays.one(embedding), encode(metadata)
-        updated = self._put([_checked_id(id, "id")], [encoded], [group], store, namespace, metric)
-        row = (
-            0,
-            id,
-            store,
-            namespace,
-            group.dimension,
-            arrays.packed(group.rows)[0].tobytes(),
-            None,
-            encoded,
+        updated = self._put(
+            [_name(id, "id", MAX_ID, blank=False)], [encoded], [group], store, namespace, metric
         )
-        return Added(status="updated" if updated else "added", vector=_vector(row))
+        raw = arrays.packed(group.rows)[0].tobytes()
+        vector = _vector((0, id, store, namespace, group.dimension, raw, None, encoded))
+        return Added(status="updated" if updated else "added", vector=vector)
 
     def add_many(
         self,
@@ -162,30 +140,31 @@ class Vectors:
         With `as_of` it is as it was at a time (2026-11-29, today, 2d …) or right after a change,
         given by its number in `Database.history`.
         """
-        _checked_store(store), _checked_namespace(namespace)
+        _check_place(store, namespace)
         with self._file.reading() as sql:
             if as_of is None:
                 return one_or_all(ids, lambda id: self._one(sql, store, namespace, id))
+            limit = self._history.limit(sql, as_of)
             return one_or_all(
-                ids, lambda id: self._past(sql, Item("vectors", store, id, namespace), as_of)
+                ids, lambda id: self._past(sql, Item(SHELF, store, id, namespace), limit)
             )
 
-    def _one(self, sql: apsw.Connection, store: str, namespace: str, id: str) -> Vector:
-        row = sql.execute(
-            f"{_select(self._file.dialect)} WHERE v.store IN (SELECT key FROM stores "
-            "WHERE name = ?) AND v.namespace = ? AND v.id = ? ORDER BY v.key",
+    def _one(self, sql: Sql, store: str, namespace: str, id: str) -> Vector:
+        found = self._rows(
+            sql,
+            "v.store IN (SELECT key FROM stores WHERE name = ?) AND v.namespace = ? AND v.id = ? "
+            "ORDER BY v.key LIMIT 1",
             (store, namespace, storable(id, "id")),
-        ).fetchone()
-        if row is None:
+        )
+        if not found:
             raise NotFound(
                 f"no vector has the id {quoted(id)} in the store {quoted(store)}, namespace "
                 f"{quoted(namespace)}"
             )
-        return _vector(row)
+        return found[0][1]
 
-    def _past(self, sql: apsw.Connection, item: Item, as_of: str | int) -> Vector:
-        limit = self._history.limit(sql, as_of)
-        last = self._history.at(sql, item, VectorItems.find(sql, item), limit)
+    def _past(self, sql: Sql, item: Item, limit: int) -> Vector:
+        last = self._history.at(sql, item, self._tables.find(sql, item), limit)
         if last is None or last.fields is None:
             raise NotFound(f"there was no vector {quoted(item.name)} at that time")
         return Vector(
@@ -193,7 +172,7 @@ class Vectors:
             store=item.place,
             namespace=item.twin,
             dimension=last.fields["dimension"],
-            raw=self._history.body(sql, last, VectorItems.body),
+            raw=self._history.body(sql, last, self._tables.body),
             metadata=decode(last.fields["metadata"]),
         )
 
@@ -208,18 +187,21 @@ class Vectors:
     ) -> Page[Vector]:
         """Vectors of a store (or, with None, of all) that fulfil all conditions, newest first."""
         checked_page(limit, offset)
-        chosen = _chosen(store, namespace, where, self._file.dialect)
+        chosen = self._chosen(store, namespace, where)
         with self._file.reading() as sql:
-            rows = sql.execute(
-                f"{_select(self._file.dialect)} WHERE {chosen.sql} ORDER BY v.key DESC "
-                "LIMIT ? OFFSET ?",
+            found = self._rows(
+                sql,
+                f"{chosen.condition} ORDER BY v.key DESC LIMIT ? OFFSET ?",
                 (*chosen.bindings, limit, offset),
             )
-            return Page(items=tuple(_vector(row) for row in rows))
+            return Page(items=tuple(vector for _, vector in found))
 
     def __iter__(self) -> Iterator[Vector]:
         """All vectors of all stores, in the order in which they were added."""
-        return every(self._open, _after)
+        return every(
+            self._store,
+            lambda sql, key, most: self._rows(sql, "v.key > ? ORDER BY v.key LIMIT ?", (key, most)),
+        )
 
     def count(
         self,
@@ -232,13 +214,9 @@ class Vectors:
 
         These are the vectors that a search would rank.
         """
-        chosen = _chosen(store, namespace, where, self._file.dialect)
+        chosen = self._chosen(store, namespace, where)
         with self._file.reading() as sql:
-            return int(
-                sql.execute(
-                    f"SELECT count(*) FROM vectors v WHERE {chosen.sql}", chosen.bindings
-                ).get
-            )
+            return chosen.count(sql, "vectors v")
 
     def why_empty(
         self,
@@ -252,13 +230,15 @@ class Vectors:
         It names a store, namespace or metadata key that does not exist, with similar ones. `search`
         puts it into the `note` of empty results.
         """
-        chosen = _chosen(store, namespace, where, self._file.dialect)
+        return self._why_empty(store, self._chosen(store, namespace, where))
+
+    def _why_empty(self, store: str | None, chosen: ItemFilter) -> str:
         with self._file.reading() as sql:
-            shelved = None if store is None else self._store.find(sql, store)
-            if store is not None and shelved is None:
+            found = None if store is None else self._tables.named(sql, store)
+            if store is not None and found is None:
                 known = [name for (name,) in sql.execute("SELECT name FROM stores")]
                 return unknown_name("store", store, known)
-            rows = f"vectors v WHERE {shelved.sql if shelved else filters.EVERYTHING}"
+            rows = f"vectors v WHERE {found.sql if found else filters.EVERYTHING}"
             items = FilteredItems(
                 noun="vector",
                 rows=rows,
@@ -289,7 +269,7 @@ class Vectors:
                     "SELECT namespace, count(*) FROM vectors "
                     "WHERE store IN (SELECT key FROM stores WHERE name = ?) "
                     "GROUP BY namespace ORDER BY namespace",
-                    (_checked_store(store),),
+                    (_name(store, "store", blank=False),),
                 )
             ]
 
@@ -300,13 +280,13 @@ class Vectors:
 
         Unknown ids are no error.
         """
-        _checked_store(store), _checked_namespace(namespace)
+        _check_place(store, namespace)
         wanted = {storable(id, "id") for id in ([ids] if isinstance(ids, str) else ids)}
         with self._file.writing() as sql:
-            shelved = self._store.find(sql, store)
-            if shelved is None:
+            found = self._tables.named(sql, store)
+            if found is None:
                 return 0
-            return sum(self._store.remove(sql, shelved, namespace, id) for id in wanted)
+            return sum(self._tables.delete(sql, found, namespace, id) for id in wanted)
 
     def search(
         self,
@@ -352,19 +332,19 @@ class Vectors:
         namespace: str,
         metric: str | None,
     ) -> int:
-        _checked_store(store), _checked_namespace(namespace)
+        _check_place(store, namespace)
         if metric is not None and (not isinstance(metric, str) or metric not in METRICS):
             raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {quoted(metric)}")
         with self._file.writing() as sql:
-            shelved = self._store.find(sql, store)
-            if shelved is None:
-                shelved = self._store.create(sql, store, metric or "cosine")
-            if metric not in (None, shelved.metric):
+            found = self._tables.named(sql, store)
+            if found is None:
+                found = self._tables.create(sql, store, metric or "cosine")
+            if metric not in (None, found.metric):
                 raise InvalidInput(
-                    f"the store {quoted(store)} ranks by {shelved.metric}, which cannot be "
+                    f"the store {quoted(store)} ranks by {found.metric}, which cannot be "
                     f"changed to {metric}: use another store"
                 )
-            return self._store.put(sql, shelved, namespace, ids, encoded, groups)
+            return self._tables.put(sql, found, namespace, ids, encoded, groups)
 
     def _search(
         self,
@@ -376,17 +356,18 @@ class Vectors:
         explain: bool = False,
     ) -> list[Results[Vector]]:
         checked_page(limit, 0)
-        _checked_store(store)
-        chosen = _chosen(None, namespace, where, self._file.dialect)
+        _name(store, "store", blank=False)
+        chosen = self._chosen(None, namespace, where)
         found: dict[int, list[tuple[int, float, Scores]]] = {}
         with self._file.reading() as sql:
             with StatementLog(sql, explain) as log:
-                if limit and (shelved := self._store.find(sql, store)) is not None:
+                if limit and (row := self._tables.named(sql, store)) is not None:
                     for group in groups:
-                        found |= self._ranked(sql, shelved, group, chosen, limit)
-                vectors = _vectors(sql, {key for rows in found.values() for key, _, _ in rows})
+                        found |= self._ranked(sql, row, group, chosen, limit)
+                keys = {key for rows in found.values() for key, _, _ in rows}
+                vectors = self._by_keys(sql, keys)
             explained = log.explained(len(vectors)) if explain else None
-        note = "" if vectors else self.why_empty(store=store, namespace=namespace, where=where)
+        note = "" if vectors else self._why_empty(store, chosen)
         return [
             Results(
                 hits=tuple(
@@ -401,13 +382,15 @@ class Vectors:
         ]
 
     def _ranked(
-        self, sql: apsw.Connection, store: StoreRow, group: Group, chosen: VectorFilter, limit: int
+        self, sql: Sql, store: StoreRow, group: Group, chosen: ItemFilter, limit: int
     ) -> dict[int, list[tuple[int, float, Scores]]]:
         """(key, score, scores) of what is nearest to each row of the group, by its position."""
-        nearest = self._store.nearest(sql, store, group.rows, chosen, limit)
+        nearest = self._tables.nearest(sql, store, group.rows, chosen, limit)
         # All queries rank the same rows, so each lacks as many.
         missing = 0 if store.metric == "euclidean" else limit - len(nearest[0])
-        others = self._store.others(sql, store, group.dimension, chosen, missing) if missing else []
+        others = (
+            self._tables.others(sql, store, group.dimension, chosen, missing) if missing else []
+        )
         figure = abs if store.metric == "euclidean" else float
         return {
             position: [
@@ -420,26 +403,34 @@ class Vectors:
             for position, ranked in zip(group.positions, nearest, strict=True)
         }
 
+    def _rows(self, sql: Sql, chosen: str, bindings: Sequence[Any]) -> list[tuple[int, Vector]]:
+        """(key, vector) of the rows that SQL after WHERE chooses."""
+        rows = sql.execute(f"{_select(self._file.dialect)} WHERE {chosen}", bindings)
+        return [(row[0], _vector(row)) for row in rows]
 
-def _after(sql: apsw.Connection, key: int, most: int) -> list[tuple[int, Vector]]:
-    rows = sql.execute(
-        f"{_select(dialect_of(sql))} WHERE v.key > ? ORDER BY v.key LIMIT ?", (key, most)
-    )
-    return [(row[0], _vector(row)) for row in rows]
+    def _by_keys(self, sql: Sql, keys: Collection[int]) -> dict[int, Vector]:
+        wanted = json.dumps(list(keys))
+        found = dict(self._rows(sql, "v.key IN (SELECT value FROM json_each(?))", (wanted,)))
+        if missing := set(keys) - found.keys():
+            raise Damaged(
+                f"the index names vector {min(missing)}, which is not there: run `mcpvectordb "
+                f"check`, then `salvage`"
+            )
+        return found
 
-
-def _vectors(sql: apsw.Connection, keys: Collection[int]) -> dict[int, Vector]:
-    rows = sql.execute(
-        f"{_select(dialect_of(sql))} WHERE v.key IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(keys)),),
-    )
-    found = {row[0]: _vector(row) for row in rows}
-    if missing := set(keys) - found.keys():
-        raise Damaged(
-            f"the index names vector {min(missing)}, which is not there: run `mcpvectordb check`, "
-            f"then `salvage`"
+    def _chosen(self, store: str | None, namespace: str | None, where: Where | None) -> ItemFilter:
+        """The vectors of a store (or of all) and of a namespace that fulfil all conditions."""
+        dialect = self._file.dialect
+        conditions = filters.conditions(where, _KINDS)
+        if namespace is not None:
+            conditions.insert(0, Condition("namespace", "eq", _name(namespace, "namespace")))
+        condition, bindings = filters.compile(
+            conditions, _fields(dialect), f"v.{dialect.metadata}", dialect.filters
         )
-    return found
+        if store is not None:
+            condition = f"v.store IN (SELECT key FROM stores WHERE name = ?) AND {condition}"
+            bindings.insert(0, _name(store, "store", blank=False))
+        return ItemFilter(condition, tuple(bindings), tuple(conditions))
 
 
 def _vector(row: Sequence[Any]) -> Vector:
@@ -454,31 +445,16 @@ def _vector(row: Sequence[Any]) -> Vector:
     )
 
 
-def _chosen(
-    store: str | None, namespace: str | None, where: Where | None, dialect: SqlDialect
-) -> VectorFilter:
-    conditions = filters.conditions(where, _KINDS)
-    if namespace is not None:
-        conditions.insert(0, Condition("namespace", "eq", _checked_namespace(namespace)))
-    condition, bindings = filters.compile(
-        conditions, _fields(dialect), f"v.{dialect.metadata}", dialect.filters
-    )
-    if store is not None:
-        condition = f"v.store IN (SELECT key FROM stores WHERE name = ?) AND {condition}"
-        bindings.insert(0, _checked_store(store))
-    return VectorFilter(condition, tuple(bindings), tuple(conditions))
+def _name(text: str, name: str, most: int = MAX_NAME, *, blank: bool = True) -> str:
+    """A text by which vectors are named, if it can be one; raises InvalidInput."""
+    if len(storable(text, name, blank=blank)) > most:
+        raise InvalidInput(f"{name} is {len(text):,} characters long; it has at most {most:,}")
+    return text
 
 
-def _checked_store(name: str) -> str:
-    return _no_longer_than(MAX_NAME, storable(name, "store", blank=False), "store")
-
-
-def _checked_namespace(name: str) -> str:
-    return _no_longer_than(MAX_NAME, storable(name, "namespace"), "namespace")
-
-
-def _checked_id(id: str, name: str) -> str:
-    return _no_longer_than(MAX_ID, storable(id, name, blank=False), name)
+def _check_place(store: str, namespace: str) -> None:
+    _name(store, "store", blank=False)
+    _name(namespace, "namespace")
 
 
 def _checked_ids(ids: Iterable[str]) -> list[str]:
@@ -489,7 +465,7 @@ def _checked_ids(ids: Iterable[str]) -> list[str]:
     if not all(
         type(id) is str and id.isascii() and id.strip() and len(id) <= MAX_ID for id in names
     ):
-        names = [_checked_id(id, f"ids[{position}]") for position, id in enumerate(names)]
+        names = [_name(id, f"ids[{place}]", MAX_ID, blank=False) for place, id in enumerate(names)]
     last = {id: position for position, id in enumerate(names)}
     if len(last) < len(names):
         twice = next(position for position, id in enumerate(names) if last[id] != position)
@@ -497,12 +473,6 @@ def _checked_ids(ids: Iterable[str]) -> list[str]:
             f"ids[{twice}] and ids[{last[names[twice]]}] are the same: {quoted(names[twice])}"
         )
     return names
-
-
-def _no_longer_than(most: int, text: str, name: str) -> str:
-    if len(text) > most:
-        raise InvalidInput(f"{name} is {len(text):,} characters long; it has at most {most:,}")
-    return text
 
 
 def _encoded_all(given: Sequence[Mapping[str, Any] | None] | None, count: int) -> list[str]:

@@ -1,8 +1,9 @@
-"""The tables of vectors, and the vector index over them.
+"""The tables of vectors, the vector index over them, and the one form of a vector as an item.
 
 The tables vectors and vector_embeddings are the truth. A part (one dimension of one store) whose
 store ranks by cosine gets a vec0 table once it has some hundred rows; every other part is always
-compared exactly. All methods work inside the caller's transaction.
+compared exactly. The body of a version, and its content, are the numbers of the embedding as they
+are stored.
 """
 
 from __future__ import annotations
@@ -11,28 +12,29 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import apsw
-
-from mcpvectordb import filters
+from mcpvectordb import metadata
+from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.history.log import History
-from mcpvectordb.history.versions import Item, Version
-from mcpvectordb.index import Allowed, Ranked, arrays
-from mcpvectordb.index.arrays import Group
-from mcpvectordb.index.columns import ColumnSource
-from mcpvectordb.index.resident import ResidentEntries
-from mcpvectordb.index.tuning import DEFAULT, Tuning
-from mcpvectordb.index.vector import VectorIndex
-from mcpvectordb.records import Condition
+from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf, body_name
+from mcpvectordb.index import arrays
+from mcpvectordb.index.arrays import METRICS, Group
+from mcpvectordb.index.resident import ColumnSource, Ranked, ResidentEntries
+from mcpvectordb.index.vector import EmbeddingTable, VectorIndex
+from mcpvectordb.metadata import from_base64, storable
 from mcpvectordb.storage import vec0
+from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
-from mcpvectordb.vectors.items import VectorItems, numbers
+from mcpvectordb.store import ItemFilter
+from mcpvectordb.vectors.vector import numbers
 
 if TYPE_CHECKING:
     from mcpvectordb.index.arrays import Floats
 
-
+SHELF = "vectors"
+MAX_NAME = 200  # characters of a store or namespace: it is shown in listings
+MAX_ID = 4_096  # characters of an id: enough for any path or URL
 FILTERED = ColumnSource(
     rows="vectors v",
     of_group="v.part = {group}",
@@ -56,49 +58,130 @@ class StoreRow:
         return f"v.store IN ({', '.join(f'{key:d}' for key in self.keys or (self.key,))})"
 
 
-@dataclass(frozen=True, slots=True)
-class VectorFilter:
-    """A condition on vectors `v` in SQL with its bindings, and the conditions it is made of.
-
-    The SQL is EVERYTHING if there are none.
-    """
-
-    sql: str
-    bindings: tuple[Any, ...]
-    conditions: tuple[Condition, ...]
-
-    def allowed(self, part: int) -> Allowed:
-        """The keys of the vectors of a part that fulfil the condition."""
-        return (
-            Allowed()
-            if self.sql == filters.EVERYTHING
-            else Allowed(
-                f"SELECT v.key FROM vectors v WHERE v.part = ? AND {self.sql}",
-                (part, *self.bindings),
-                self.conditions,
-            )
-        )
-
-
 def part(store: int, dimension: int) -> int:
     """The number of a part, equal to the generated column `part` of the table vectors."""
     return store * 100_000 + dimension
 
 
-class VectorStore:
-    """Writes and ranks the tables vectors and vector_embeddings."""
+class VectorStore(VersionedShelf):
+    """Writes, ranks and versions the vectors of all stores.
 
-    def __init__(
-        self, history: History, memory: ResidentEntries | None = None, tuning: Tuning = DEFAULT
-    ) -> None:
-        self._history, self._tuning = history, tuning
+    Methods with `sql` work inside the caller's transaction.
+    """
+
+    shelf, noun = SHELF, "vector"
+    key, stamp = "v.key", "v.stamp"
+    identity = "s.name = :place AND v.id = :name AND v.namespace = :twin"
+    select = (
+        "SELECT s.name, v.id, v.namespace, v.stamp, s.metric, v.dimension, v.metadata, "
+        "e.embedding FROM vectors v JOIN stores s ON s.key = v.store "
+        "JOIN vector_embeddings e ON e.vector = v.key"
+    )
+
+    @classmethod
+    def version(cls, sql: Sql, row: Sequence[Any]) -> Version:
+        """The version in a row."""
+        store, id, namespace, stamp, metric, dimension, values, raw = row
+        fields = {
+            "dimension": dimension,
+            "metadata": values,
+            "hash": hashlib.sha256(raw).hexdigest(),
+            LOCAL: {"metric": metric},  # the store's, which may be another one in another file
+        }
+        return Version(Item(SHELF, store, id, namespace), stamp, fields, body_name(raw))
+
+    @classmethod
+    def body(cls, sql: Sql, version: Version) -> bytes:
+        """The embedding of a stored vector, as it is stored; b"" without one."""
+        row = sql.execute(f"{cls.select} WHERE {cls.identity}", version.item._asdict()).fetchone()
+        return b"" if row is None else bytes(row[-1])
+
+    @classmethod
+    def content(cls, body: bytes) -> bytes:
+        """The body itself."""
+        return body
+
+    @classmethod
+    def label(cls, sql: Sql, version: Version) -> str:
+        """store/namespace/id, without an empty namespace."""
+        item = version.item
+        return "/".join(filter(None, (item.place, item.twin, item.name)))
+
+    @classmethod
+    def check(cls, version: Version, content: bytes) -> None:
+        """Raise an error unless a version has what a vector has."""
+        fields = version.fields or {}
+        dimension, metric = fields["dimension"], version.local["metric"]
+        if not isinstance(metric, str) or metric not in METRICS:
+            raise InvalidInput(f"metric must be {', '.join(METRICS)}, not {quoted(metric)}")
+        if type(dimension) is not int or len(content) not in (4 * dimension, 8 * dimension):
+            raise InvalidInput(f"raw has not the size of {quoted(dimension)} numbers")
+        metadata.received(fields["metadata"])
+        storable(version.item.place, "store", blank=False)
+        storable(version.item.name, "id", blank=False)
+        stored = arrays.packed(arrays.one(numbers(content, dimension)).rows)[0].tobytes()
+        if hashlib.sha256(stored).hexdigest() != fields["hash"]:
+            raise InvalidInput("its numbers are not as they are stored")
+
+    @classmethod
+    def line(cls, version: Version, content: bytes) -> dict[str, Any]:
+        """A vector as an export has it."""
+        item, fields = version.item, version.fields or {}
+        return {
+            "store": item.place,
+            "namespace": item.twin,
+            "id": item.name,
+            "dimension": fields["dimension"],
+            "raw": content,
+            "metadata": metadata.decode(fields["metadata"]),
+        }
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Any], metrics: Mapping[str, str]) -> tuple[Version, bytes]:
+        """The vector of such a line, which may say anything; raises InvalidInput.
+
+        `metrics` are those of the export's stores.
+        """
+        raw = from_base64(line.get("raw"), "raw")
+        item = Item(SHELF, *(storable(line.get(each), each) for each in ("store", "id")))
+        item = item._replace(twin=storable(line.get("namespace"), "namespace"))
+        if max(len(item.place), len(item.twin)) > MAX_NAME or len(item.name) > MAX_ID:
+            raise InvalidInput(f"an id has more than {MAX_ID}, or a name {MAX_NAME} characters")
+        fields = {
+            "dimension": line.get("dimension"),
+            "metadata": metadata.encode(line.get("metadata")),
+            "hash": hashlib.sha256(raw).hexdigest(),
+            LOCAL: {"metric": metrics.get(item.place)},
+        }
+        version = Version(item, 0, fields)
+        cls.check(version, raw)
+        return version, raw
+
+    def __init__(self, file: File, history: History, memory: ResidentEntries) -> None:
+        self._file, self._history, self._tuning = file, history, memory.tuning
         self._index = VectorIndex(
-            "vector", "vector_values", "key", "part", memory, FILTERED, tuning
+            EmbeddingTable("vector", "vector_values", "key", "part"), memory, FILTERED
         )
+
+    def restore(self, version: Version, content: bytes) -> None:
+        """Store a vector as it was."""
+        item, fields = version.item, version.fields or {}
+        group = arrays.one(numbers(content, fields["dimension"]))
+        with self._file.writing() as sql:
+            row = self.named(sql, item.place)
+            row = row or self.create(sql, item.place, version.local["metric"])
+            self.put(sql, row, item.twin, [item.name], [fields["metadata"]], [group], anew=True)
+
+    def remove(self, item: Item) -> None:
+        """Delete a vector, if it is there."""
+        with self._file.writing() as sql:
+            row = self.named(sql, item.place)
+            if row is not None:
+                self.delete(sql, row, item.twin, item.name)
 
     def put(
         self,
-        sql: apsw.Connection,
+        sql: Sql,
         store: StoreRow,
         namespace: str,
         ids: Sequence[str],
@@ -112,52 +195,45 @@ class VectorStore:
         The history keeps those that are replaced by something else or, with `anew`, by the same.
         """
         coded = self._coded(sql, store, groups)
-        rows = _NewVectors(store.key, namespace, ids, metadata, groups)
-        keys, known = _claim(sql, rows, self._history.stamp(sql))
-        if known:
-            self._replace(sql, rows, keys, known, anew)
+        stamp = self._history.stamp(sql)
+        keys, known = _claim(sql, store.key, namespace, ids, metadata, groups, stamp)
         self._remove_codes(sql, list(known.values()), coded)
         for group in groups:
             chosen = [keys[position] for position in group.positions]
+            rows = arrays.packed(group.rows)
+            for position, row in zip(group.positions, rows, strict=True) if known else ():
+                if position in known:
+                    after = group.dimension, metadata[position]
+                    self._replace(sql, keys[position], after, row.tobytes(), anew)
             sql.executemany(
                 "INSERT INTO vector_embeddings (vector, embedding) VALUES (?, ?) "
                 "ON CONFLICT (vector) DO UPDATE SET embedding = excluded.embedding",
-                zip(chosen, arrays.packed(group.rows), strict=True),
+                zip(chosen, rows, strict=True),
             )
             if (own := part(store.key, group.dimension)) in coded:
                 self._index.add_many(sql, own, chosen, group.rows)
         return len(known)
 
-    def _replace(
-        self,
-        sql: apsw.Connection,
-        rows: _NewVectors,
-        keys: Sequence[int],
-        known: Mapping[int, tuple[int, int]],
-        anew: bool,
-    ) -> None:
-        """Update the rows of known vectors, except those that stay what they are."""
-        for group in rows.groups:
-            for position, row in zip(group.positions, arrays.packed(group.rows), strict=True):
-                found = VectorItems.by_key(sql, keys[position]) if position in known else None
-                if found is None or found.fields is None:
-                    continue
-                after = (group.dimension, rows.metadata[position])
-                before = (found.fields["dimension"], found.fields["metadata"])
-                same = found.fields["hash"] == hashlib.sha256(row.tobytes()).hexdigest()
-                if anew or before != after or not same:
-                    self._history.keep(sql, found, VectorItems.body(sql, found))
-                    sql.execute(
-                        "UPDATE vectors SET dimension = ?, metadata = ?, stamp = ? WHERE key = ?",
-                        (*after, self._history.stamp(sql), keys[position]),
-                    )
+    def _replace(self, sql: Sql, key: int, after: tuple[int, str], raw: bytes, anew: bool) -> None:
+        """Update the row of a vector to a dimension and metadata, unless it stays what it is."""
+        found = self.by_key(sql, key)
+        if found is None or found.fields is None:
+            return
+        before = found.fields["dimension"], found.fields["metadata"]
+        same = found.fields["hash"] == hashlib.sha256(raw).hexdigest()
+        if anew or before != after or not same:
+            self._history.keep(sql, found, self.body(sql, found))
+            sql.execute(
+                "UPDATE vectors SET dimension = ?, metadata = ?, stamp = ? WHERE key = ?",
+                (*after, self._history.stamp(sql), key),
+            )
 
-    def find(self, sql: apsw.Connection, name: str) -> StoreRow | None:
+    def named(self, sql: Sql, name: str) -> StoreRow | None:
         """The store with this name; None if there is none."""
         row = sql.execute("SELECT key, metric FROM stores WHERE name = ?", (name,)).fetchone()
         return StoreRow(*row) if row else None
 
-    def create(self, sql: apsw.Connection, name: str, metric: str) -> StoreRow:
+    def create(self, sql: Sql, name: str, metric: str) -> StoreRow:
         """Make a store."""
         sql.execute(
             "INSERT INTO stores (name, metric, stamp) VALUES (?, ?, ?)",
@@ -165,58 +241,50 @@ class VectorStore:
         )
         return StoreRow(sql.last_insert_rowid(), metric)
 
-    def remove(self, sql: apsw.Connection, store: StoreRow, namespace: str, id: str) -> bool:
+    def delete(self, sql: Sql, store: StoreRow, namespace: str, id: str) -> bool:
         """Delete a vector, which the history keeps; returns whether it existed."""
-        known = list(_known(sql, store.key, namespace, [id]).values())
-        items = []
-        for key, _ in known:
-            if (found := VectorItems.by_key(sql, key)) is not None:
-                self._history.keep(sql, found, VectorItems.body(sql, found))
-                items.append(found.item)
-        self._remove_codes(sql, known, self._index.coded(sql))
-        sql.executemany("DELETE FROM vectors WHERE key = ?", ((key,) for key, _ in known))
-        for item in items:
-            self._history.bury(sql, item)
-        return bool(known)
+        known = _known(sql, store.key, namespace, [id])
+        if id not in known:
+            return False
+        key = known[id][0]
+        found = self.by_key(sql, key)
+        if found is not None:
+            self._history.keep(sql, found, self.body(sql, found))
+        self._remove_codes(sql, [known[id]], self._index.coded(sql))
+        sql.execute("DELETE FROM vectors WHERE key = ?", (key,))
+        if found is not None:
+            self._history.bury(sql, found.item)
+        return True
 
     def nearest(
-        self,
-        sql: apsw.Connection,
-        store: StoreRow,
-        queries: Floats,
-        chosen: VectorFilter,
-        limit: int,
+        self, sql: Sql, store: StoreRow, queries: Floats, chosen: ItemFilter, limit: int
     ) -> list[Ranked]:
         """The keys of the vectors nearest to each query, with their scores, best first."""
         own = part(store.key, queries.shape[1])
-        return self._index.nearest_each(sql, own, queries, chosen.allowed(own), limit, store.metric)
+        allowed = chosen.allowed(
+            f"SELECT v.key FROM vectors v WHERE v.part = {own:d} AND", chosen.conditions
+        )
+        return self._index.nearest_each(sql, own, queries, allowed, limit, store.metric)
 
     def others(
-        self,
-        sql: apsw.Connection,
-        store: StoreRow,
-        dimension: int,
-        chosen: VectorFilter,
-        limit: int,
+        self, sql: Sql, store: StoreRow, dimension: int, chosen: ItemFilter, limit: int
     ) -> list[int]:
         """The keys of the first vectors of other dimensions."""
-        return [
-            key
-            for (key,) in sql.execute(
-                "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
-                f"WHERE {store.sql} AND v.dimension <> ? AND {chosen.sql} "
-                "ORDER BY v.key LIMIT ?",
-                (dimension, *chosen.bindings, limit),
-            )
-        ]
+        rows = sql.execute(
+            "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
+            f"WHERE {store.sql} AND v.dimension <> ? AND {chosen.condition} "
+            "ORDER BY v.key LIMIT ?",
+            (dimension, *chosen.bindings, limit),
+        )
+        return [key for (key,) in rows]
 
     # Maintenance.
 
-    def optimize(self, sql: apsw.Connection) -> None:
+    def optimize(self, sql: Sql) -> None:
         """Free what deleted rows still occupy inside the vec0 tables."""
         self.rebuild(sql)
 
-    def rebuild(self, sql: apsw.Connection) -> None:
+    def rebuild(self, sql: Sql) -> None:
         """Create the vec0 tables again, for the parts that need one."""
         for coded in self._index.coded(sql):
             self._index.drop(sql, coded)
@@ -224,7 +292,7 @@ class VectorStore:
             if self._pays(sql, store, dimension):
                 self._index.fill(sql, part(store.key, dimension), dimension)
 
-    def problems(self, sql: apsw.Connection) -> Iterator[str]:
+    def problems(self, sql: Sql) -> Iterator[str]:
         """The problems of the vectors and their codes, one sentence each."""
         for (key,) in sql.execute(
             "SELECT key FROM vectors WHERE key NOT IN (SELECT vector FROM vector_embeddings)"
@@ -238,15 +306,16 @@ class VectorStore:
         coded = set(self._index.coded(sql))
         for store, dimension in _parts(sql):
             own = part(store.key, dimension)
-            yield from (self._index.problems if own in coded else self._index.embedding_problems)(
-                sql, own, dimension
-            )
+            yield from self._index.problems(sql, own, dimension)
             coded.discard(own)
         for left in sorted(coded):  # parts without a single vector
             yield from self._index.problems(sql, left, left % 100_000)
 
-    def _coded(self, sql: apsw.Connection, store: StoreRow, groups: Sequence[Group]) -> list[int]:
-        """The parts that have a vec0 table; those that are about to grow large get theirs now."""
+    def _coded(self, sql: Sql, store: StoreRow, groups: Sequence[Group]) -> list[int]:
+        """The parts that have a vec0 table; those that are about to grow large get theirs now.
+
+        So the codes of many new vectors are made of what is in memory.
+        """
         coded = self._index.coded(sql)
         for group in groups:
             own = part(store.key, group.dimension)
@@ -256,12 +325,12 @@ class VectorStore:
         return coded
 
     def _remove_codes(
-        self, sql: apsw.Connection, known: Sequence[tuple[int, int]], coded: Sequence[int]
+        self, sql: Sql, known: Sequence[tuple[int, int]], coded: Sequence[int]
     ) -> None:
         for own in coded:
             self._index.remove(sql, own, [key for key, its in known if its == own])
 
-    def _pays(self, sql: apsw.Connection, store: StoreRow, dimension: int, more: int = 0) -> bool:
+    def _pays(self, sql: Sql, store: StoreRow, dimension: int, more: int = 0) -> bool:
         """Whether a part, with so many vectors more, is faster to search with codes."""
         if store.metric != "cosine" or dimension > vec0.MAX_DIMENSION:
             return False
@@ -271,32 +340,7 @@ class VectorStore:
         return bool(count + more > most)
 
 
-class RestoredVectors(VectorItems):
-    """The vectors of a file, of which versions come back."""
-
-    def __init__(self, file: File, store: VectorStore) -> None:
-        self._file, self._store = file, store
-
-    def restore(self, version: Version, content: bytes) -> None:
-        """Store a vector as it was."""
-        item, fields = version.item, version.fields or {}
-        group = arrays.one(numbers(content, fields["dimension"]))
-        with self._file.writing() as sql:
-            row = self._store.find(sql, item.place)
-            row = row or self._store.create(sql, item.place, version.local["metric"])
-            self._store.put(
-                sql, row, item.twin, [item.name], [fields["metadata"]], [group], anew=True
-            )
-
-    def remove(self, item: Item) -> None:
-        """Delete a vector, if it is there."""
-        with self._file.writing() as sql:
-            row = self._store.find(sql, item.place)
-            if row is not None:
-                self._store.remove(sql, row, item.twin, item.name)
-
-
-def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:
+def _parts(sql: Sql) -> list[tuple[StoreRow, int]]:
     return [
         (StoreRow(key, metric), dimension)
         for key, metric, dimension in sql.execute(
@@ -306,30 +350,21 @@ def _parts(sql: apsw.Connection) -> list[tuple[StoreRow, int]]:
     ]
 
 
-class _NewVectors(NamedTuple):
-    """Vectors to be written: an id, metadata, and in one of the groups an embedding for each."""
-
-    store: int
-    namespace: str
-    ids: Sequence[str]
-    metadata: Sequence[str]
-    groups: Sequence[Group]
-
-
 def _claim(
-    sql: apsw.Connection, rows: _NewVectors, stamp: int
+    sql: Sql,
+    store: int,
+    namespace: str,
+    ids: Sequence[str],
+    metadata: Sequence[str],
+    groups: Sequence[Group],
+    stamp: int,
 ) -> tuple[list[int], dict[int, tuple[int, int]]]:
     """Insert the row of each id that is new: the key of each, and (key, old part) of known ones,
     by their position.
 
     All ids are inserted at once under new keys; only if some existed are these looked up.
     """
-    ids = rows.ids
-    dimensions = [0] * len(ids)
-    for group in rows.groups:
-        dimension = group.dimension
-        for position in group.positions:
-            dimensions[position] = dimension
+    dimensions = {position: group.dimension for group in groups for position in group.positions}
     last = sql.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'").get or 0
     keys = list(range(last + 1, last + 1 + len(ids)))
     before = sql.total_changes()
@@ -338,17 +373,17 @@ def _claim(
         "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (store, namespace, id) DO NOTHING",
         zip(
             keys,
-            repeat(rows.store),
-            repeat(rows.namespace),
+            repeat(store),
+            repeat(namespace),
             ids,
-            dimensions,
-            rows.metadata,
+            map(dimensions.__getitem__, range(len(ids))),
+            metadata,
             repeat(stamp),
         ),
     )
     if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
         return keys, {}
-    found = _known(sql, rows.store, rows.namespace, ids)
+    found = _known(sql, store, namespace, ids)
     known = {
         position: found[id]
         for position, id in enumerate(ids)
@@ -359,9 +394,7 @@ def _claim(
     return keys, known
 
 
-def _known(
-    sql: apsw.Connection, store: int, namespace: str, ids: Sequence[str]
-) -> dict[str, tuple[int, int]]:
+def _known(sql: Sql, store: int, namespace: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
     """(key, part) of those ids that exist."""
     rows = sql.executemany(
         "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",

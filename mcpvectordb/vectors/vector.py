@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpvectordb.records import Metric, Record
+from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+
+def numbers(raw: bytes, dimension: int) -> NDArray[np.floating[Any]]:
+    """The numbers of a stored embedding."""
+    return np.frombuffer(raw, "<f4" if len(raw) == 4 * dimension else "<f8")
 
 
 class Vector(Record):
@@ -29,11 +34,7 @@ class Vector(Record):
     @property
     def embedding(self) -> NDArray[np.floating[Any]]:
         """The numbers exactly as they were added, as a read-only array that is not a copy."""
-        import numpy as np
-
-        return np.frombuffer(
-            self.raw, np.float32 if len(self.raw) == 4 * self.dimension else np.float64
-        )
+        return numbers(self.raw, self.dimension)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields in JSON's types, with the embedding as a list of numbers instead of `raw`."""

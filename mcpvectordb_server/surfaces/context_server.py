@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict
@@ -17,7 +18,6 @@ from mcpvectordb import (
     Database,
     Entry,
     Explained,
-    Hit,
     Image,
     InvalidInput,
     MCPVectorDBError,
@@ -31,28 +31,16 @@ from mcpvectordb import (
     Stored,
     Updated,
 )
-from mcpvectordb_server.arguments import arguments_of, coerce
-from mcpvectordb_server.replies import MAX_REPLY, Reply, Text
-from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, Surface, Tool
+from mcpvectordb_server.arguments import arguments_of, coerce, not_blank
+from mcpvectordb_server.replies import MAX_REPLY, JsonReply, Reply, failed, fields, noted
+from mcpvectordb_server.surface import OVERWRITES, READS, STORES, Surface, Tool
 
-OPERATORS = (
-    "eq",
-    "ne",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "in",
-    "not_in",
-    "exists",
-    "not_exists",
-    "contains",
-    "starts_with",
-    "ends_with",
-    "is_null",
-    "is_not_null",
-    "array_contains",
-)
+VERSION = "1.3"
+
+OPERATORS = """
+    eq ne gt gte lt lte in not_in exists not_exists contains starts_with ends_with is_null
+    is_not_null array_contains
+""".split()
 # Operators without a value; one that a client sends is ignored.
 VALUELESS = ("exists", "not_exists", "is_null", "is_not_null")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
@@ -94,7 +82,7 @@ Filter = Annotated[
                     "type": "string",
                     "description": "Metadata key; a dot descends into an object",
                 },
-                "operator": {"type": "string", "enum": list(OPERATORS), "default": "eq"},
+                "operator": {"type": "string", "enum": OPERATORS, "default": "eq"},
                 "value": {
                     "anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}}],
                     "description": "What to compare with; a list for in and not_in, none for "
@@ -255,52 +243,35 @@ class EntryReply(TypedDict, total=False):
     highlighted: str
 
 
-class FilterRefusal(TypedDict, total=False):
-    """What every search tool can reply in addition: filters that cannot be used, and notes."""
-
-    error: str
-    validation_errors: list[str]
-    note: str
-    truncated: str
-    stats: dict[str, Any]
-
-
-class ContextSearchReply(FilterRefusal, total=False):
-    """Entries, newest first."""
-
-    results: list[EntryReply]
-    count: int
-
-
-class SemanticReply(FilterRefusal, total=False):
-    """Entries, nearest first."""
-
-    query: str
-    results: list[EntryReply]
-    count: int
-    model: str
-
-
-class FtsReply(FilterRefusal, total=False):
-    """Entries, best first."""
-
-    query: str
-    mode: str
-    results: list[EntryReply]
-    count: int
-    language: str
-
-
-class HybridReply(FilterRefusal, total=False):
-    """Entries, best first."""
-
-    query: str
-    results: list[EntryReply]
-    count: int
-    fusion_method: str
-    search_modes_used: list[str]
-    fts_count: int
-    semantic_count: int
+# What every search tool can reply in addition: filters that cannot be used, and notes.
+_REFUSAL = {
+    "error": str,
+    "validation_errors": list[str],
+    "note": str,
+    "truncated": str,
+    "stats": dict[str, Any],
+}
+ContextSearchReply = Annotated[JsonReply, fields(**_REFUSAL, results=list[EntryReply], count=int)]
+SemanticReply = Annotated[
+    JsonReply, fields(**_REFUSAL, query=str, results=list[EntryReply], count=int, model=str)
+]
+FtsReply = Annotated[
+    JsonReply,
+    fields(**_REFUSAL, query=str, mode=str, results=list[EntryReply], count=int, language=str),
+]
+HybridReply = Annotated[
+    JsonReply,
+    fields(
+        **_REFUSAL,
+        query=str,
+        results=list[EntryReply],
+        count=int,
+        fusion_method=str,
+        search_modes_used=list[str],
+        fts_count=int,
+        semantic_count=int,
+    ),
+]
 
 
 # Entries
@@ -321,44 +292,12 @@ def entry(context: Memory, *, text: str | None = None) -> EntryReply:
     )
 
 
-def whole(context: Memory) -> EntryReply:
-    """A context with all its images."""
-    made = entry(context)
-    if context.images:
-        made["images"] = [_image_reply(image) for image in context.images]
-    return made
-
-
-def previews(contexts: Iterable[Memory]) -> list[EntryReply]:
-    """Contexts with the beginning of their texts, and images as far as they fit."""
-    made = []
-    for context in contexts:
-        text = preview(context.text)
-        made.append(
-            (context, EntryReply(**entry(context, text=text), is_truncated=text != context.text))
-        )
-    return _with_images(made)
-
-
-def hits(results: Results[Memory], legs: Sequence[str]) -> list[EntryReply]:
-    """The results of a search, with the scores of the legs that this tool has."""
-    reranked = "rerank" in results.legs
-    return _with_images([(hit.item, _hit(hit, legs, reranked)) for hit in results])
-
-
 def preview(text: str) -> str:
     """The first 150 characters, cut at the last space if that is not too far in front."""
     if len(text) <= PREVIEW:
         return text
     space = text.rfind(" ", 0, PREVIEW)
     return text[: space if space > SHORTEST_PREVIEW else PREVIEW] + "..."
-
-
-def _hit(hit: Hit[Memory], legs: Sequence[str], reranked: bool) -> EntryReply:
-    made = EntryReply(**entry(hit.item), scores=scores(hit.scores, legs, reranked))
-    if hit.highlighted is not None:
-        made["highlighted"] = hit.highlighted
-    return made
 
 
 def scores(found: Scores, legs: Sequence[str], reranked: bool) -> EntryScores:
@@ -447,69 +386,64 @@ def _image(name: str, item: dict[str, Any]) -> Image:
         raise InvalidInput(f"{name} has no data: give the image in base64")
     if mime_type is not None and not isinstance(mime_type, str):
         raise InvalidInput(f"{name}.mime_type must be text such as image/png")
-    return Image(
-        data=_bytes(name, data), mime_type=mime_type or "image/png", metadata=item.get("metadata")
-    )
-
-
-def _bytes(name: str, data: str) -> bytes:
     try:
-        return base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
+        decoded = base64.b64decode("".join(data.split()), validate=True)
+    except ValueError:
         raise InvalidInput(f"{name}.data is not base64") from None
+    return Image(data=decoded, mime_type=mime_type or "image/png", metadata=item.get("metadata"))
 
 
-def _image_reply(image: Image) -> ImageReply:
-    made = ImageReply(data=base64.b64encode(image.data).decode(), mime_type=image.mime_type)
-    if image.metadata is not None:
-        made["metadata"] = dict(image.metadata)
-    return made
-
-
-def _with_images(made: Sequence[tuple[Memory, EntryReply]]) -> list[EntryReply]:
-    """Entries with their images, as far as these fit into MAX_IMAGES."""
-    room = MAX_IMAGES
+def with_images(
+    made: Iterable[tuple[Memory, EntryReply]], room: float = MAX_IMAGES
+) -> list[EntryReply]:
+    """Entries with their images, as far as these fit into so many characters."""
+    entries = []
     for context, each in made:
-        pictures = [_image_reply(image) for image in context.images]
-        for place, picture in enumerate(pictures):
-            if len(picture["data"]) > room:
-                pictures[place] = ImageReply(
-                    mime_type=picture["mime_type"],
-                    omitted=(
-                        f"{len(context.images[place].data):,} bytes; call get_context_by_ids with "
-                        f"{context.id} to get them"
-                    ),
+        images: list[ImageReply] = []
+        for image in context.images:
+            data = base64.b64encode(image.data).decode()
+            if len(data) > room:
+                get = f"call get_context_by_ids with {context.id} to get them"
+                shown = ImageReply(
+                    mime_type=image.mime_type, omitted=f"{len(image.data):,} bytes; {get}"
                 )
             else:
-                room -= len(picture["data"])
-        if pictures:
-            each["images"] = pictures
-    return [each for _, each in made]
+                room -= len(data)
+                shown = ImageReply(data=data, mime_type=image.mime_type)
+                if image.metadata is not None:
+                    shown["metadata"] = dict(image.metadata)
+            images.append(shown)
+        if images:
+            each["images"] = images
+        entries.append(each)
+    return entries
 
 
 # Statistics
 
 
-class StatisticsReply(TypedDict, total=False):
-    """How much is stored, and how it can be searched."""
-
-    total_entries: int
-    by_source: dict[str, int]
-    by_content_type: dict[str, int]
-    total_images: int
-    unique_tags: int
-    database_size_mb: float
-    total_threads: int
-    avg_entries_per_thread: float
-    most_active_threads: list[dict[str, Any]]
-    top_tags: list[dict[str, Any]]
-    backend: str
-    connection_metrics: dict[str, Any]
-    semantic_search: dict[str, Any]
-    fts: dict[str, Any]
-    chunking: dict[str, Any]
-    reranking: dict[str, Any]
-    truncated: str
+StatisticsReply = Annotated[
+    JsonReply,
+    fields(
+        total_entries=int,
+        by_source=dict[str, int],
+        by_content_type=dict[str, int],
+        total_images=int,
+        unique_tags=int,
+        database_size_mb=float,
+        total_threads=int,
+        avg_entries_per_thread=float,
+        most_active_threads=list[dict[str, Any]],
+        top_tags=list[dict[str, Any]],
+        backend=str,
+        connection_metrics=dict[str, Any],
+        semantic_search=dict[str, Any],
+        fts=dict[str, Any],
+        chunking=dict[str, Any],
+        reranking=dict[str, Any],
+        truncated=str,
+    ),
+]
 
 
 def _available(shelf: MemoryStats, leg: str) -> dict[str, Any]:
@@ -541,12 +475,9 @@ class ThreadReply(TypedDict):
     last_id: int
 
 
-class ThreadsReply(TypedDict, total=False):
-    """All threads."""
-
-    threads: list[ThreadReply]
-    total_threads: int
-    truncated: str
+ThreadsReply = Annotated[
+    JsonReply, fields(threads=list[ThreadReply], total_threads=int, truncated=str)
+]
 
 
 def search_context(
@@ -574,14 +505,18 @@ def search_context(
         db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
     )
     if requested.problems:
-        return ContextSearchReply(results=[], count=0, **_refused(requested))
+        return {"results": [], "count": 0, **_refused(requested)}
     page = db.memories.browse(
         limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
     )
-    reply = ContextSearchReply(results=previews(page), count=len(page))
+    previews = []
+    for each in page:
+        text = preview(each.text)
+        shown = EntryReply(**entry(each, text=text), is_truncated=text != each.text)
+        previews.append((each, shown))
+    reply = {"results": with_images(previews), "count": len(page)}
     missing = "" if len(page) else db.memories.why_empty(**requested.which)
-    if note := "; ".join(filter(None, [missing, db.memories.backlog().note])):
-        reply["note"] = note
+    noted(reply, missing, db.memories.backlog().note)
     if page.explained:
         reply["stats"] = stats(page.explained, len(requested.where))
     return reply
@@ -599,7 +534,7 @@ def get_context_by_ids(
     """
     found = db.memories.get(possible(context_ids), images=include_images)
     newest_first = sorted(found, key=lambda each: (each.created_at, each.id), reverse=True)
-    return [whole(each) for each in newest_first]
+    return with_images(((each, entry(each)) for each in newest_first), room=math.inf)
 
 
 def list_threads(db: Database) -> ThreadsReply:
@@ -620,7 +555,7 @@ def list_threads(db: Database) -> ThreadsReply:
         )
         for each in db.memories.threads()
     ]
-    return ThreadsReply(threads=threads, total_threads=len(threads))
+    return {"threads": threads, "total_threads": len(threads)}
 
 
 def get_statistics(db: Database) -> StatisticsReply:
@@ -629,25 +564,25 @@ def get_statistics(db: Database) -> StatisticsReply:
     """
     shelf, file, backlog = db.memories.statistics(), db.stats(), db.memories.backlog()
     total = shelf.memories
-    return StatisticsReply(
-        total_entries=total,
-        by_source=dict(shelf.by_source),
-        by_content_type=dict(shelf.by_content_type),
-        total_images=shelf.images,
-        unique_tags=shelf.tags,
-        database_size_mb=round(file.bytes / 2**20, 2),
-        total_threads=shelf.threads,
-        avg_entries_per_thread=round(total / shelf.threads, 2) if total else 0.0,
-        most_active_threads=[
+    return {
+        "total_entries": total,
+        "by_source": dict(shelf.by_source),
+        "by_content_type": dict(shelf.by_content_type),
+        "total_images": shelf.images,
+        "unique_tags": shelf.tags,
+        "database_size_mb": round(file.bytes / 2**20, 2),
+        "total_threads": shelf.threads,
+        "avg_entries_per_thread": round(total / shelf.threads, 2) if total else 0.0,
+        "most_active_threads": [
             {"thread_id": name, "count": count} for name, count in shelf.most_active_threads
         ],
-        top_tags=[{"tag": tag, "count": count} for tag, count in shelf.top_tags],
-        backend="sqlite",
-        connection_metrics={
+        "top_tags": [{"tag": tag, "count": count} for tag, count in shelf.top_tags],
+        "backend": "sqlite",
+        "connection_metrics": {
             "read_only": db.read_only,
             "busy_timeout_seconds": db.config.busy_timeout,
         },
-        semantic_search={
+        "semantic_search": {
             **_available(shelf, "vector"),
             "model": file.model,
             "dimensions": file.dimension,
@@ -657,22 +592,22 @@ def get_statistics(db: Database) -> StatisticsReply:
             "coverage_percentage": round(100 * shelf.embedded / total, 2) if total else 0.0,
             **({"note": backlog.note} if backlog.note else {}),
         },
-        fts={
+        "fts": {
             "enabled": True,
             "available": True,
             "engine": "fts5",
             "language": db.config.language,
             "indexed_entries": total,
         },
-        chunking={
+        "chunking": {
             "enabled": True,
             "available": True,
             "chunk_size": file.chunk_size,
             "chunk_overlap": file.chunk_overlap,
             "aggregation": "max",
         },
-        reranking={**_available(shelf, "rerank"), "enabled": db.config.rerank_memories},
-    )
+        "reranking": {**_available(shelf, "rerank"), "enabled": db.config.rerank_memories},
+    }
 
 
 def semantic_search_context(
@@ -701,19 +636,15 @@ def semantic_search_context(
     requested = RequestedFilters(
         db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
     )
-    _not_blank(query)
-    reply = SemanticReply(query=query, results=[], count=0, model=db.model)
+    not_blank("query", query)
+    reply = {"query": query, "results": [], "count": 0, "model": db.model}
     if requested.problems:
-        return SemanticReply(**reply, **_refused(requested))
+        return {**reply, **_refused(requested)}
     found = requested.search(query, limit, offset, include_images, explain_query, mode="vector")
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
-    reply["results"], reply["count"] = hits(found, ["semantic"]), len(found)
-    if note := "; ".join(filter(None, [found.note, found.backlog.note, found.verdict])):
-        reply["note"] = note
-    if found.explained:
-        reply["stats"] = stats(found.explained, requested.count)
-    return reply
+    notes = (found.note, found.backlog.note, found.verdict)
+    return _answered(reply, found, ["semantic"], requested, *notes)
 
 
 def fts_search_context(
@@ -742,10 +673,16 @@ def fts_search_context(
     requested = RequestedFilters(
         db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
     )
-    _not_blank(query)
-    reply = FtsReply(query=query, mode=mode, results=[], count=0, language=db.config.language)
+    not_blank("query", query)
+    reply = {
+        "query": query,
+        "mode": mode,
+        "results": [],
+        "count": 0,
+        "language": db.config.language,
+    }
     if requested.problems:
-        return FtsReply(**reply, **_refused(requested, explain=explain_query))
+        return {**reply, **_refused(requested, explain=explain_query)}
     found = requested.search(
         query,
         limit,
@@ -756,12 +693,8 @@ def fts_search_context(
         words=mode,
         highlight=highlight,
     )
-    reply["results"], reply["count"] = hits(found, ["fts"]), len(found)
-    if note := found.note or found.reasons.get("text"):
-        reply["note"] = note
-    if found.explained:
-        reply["stats"] = stats(found.explained, requested.count)
-    return reply
+    note = found.note or found.reasons.get("text", "")
+    return _answered(reply, found, ["fts"], requested, note)
 
 
 def hybrid_search_context(
@@ -798,18 +731,18 @@ def hybrid_search_context(
     requested = RequestedFilters(
         db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
     )
-    _not_blank(query)
-    reply = HybridReply(
-        query=query,
-        results=[],
-        count=0,
-        fusion_method=fusion_method,
-        search_modes_used=[],
-        fts_count=0,
-        semantic_count=0,
-    )
+    not_blank("query", query)
+    reply = {
+        "query": query,
+        "results": [],
+        "count": 0,
+        "fusion_method": fusion_method,
+        "search_modes_used": [],
+        "fts_count": 0,
+        "semantic_count": 0,
+    }
     if requested.problems:
-        return HybridReply(**reply, **_refused(requested))
+        return {**reply, **_refused(requested)}
     modes = {_LEGS[each] for each in search_modes or _LEGS}
     mode = modes.pop() if len(modes) == 1 else "hybrid"
     found = requested.search(
@@ -819,42 +752,49 @@ def hybrid_search_context(
     reason = _unavailable(db, found.reasons)
     if reason and not used:
         raise ModelMissing(f"No search mode is available: {reason}")
-    reply |= HybridReply(
-        results=hits(found, ["fts", "semantic"]),
-        count=len(found),
-        search_modes_used=used,
-        fts_count=found.counts["text"],
-        semantic_count=found.counts["vector"],
-    )
-    notes = [f"not searched by meaning: {reason}" if reason else "", found.note]
-    notes += [found.backlog.note] if "semantic" in used else []
-    notes.append(found.verdict)
-    if any(notes):
-        reply["note"] = "; ".join(filter(None, notes))
+    reply |= {
+        "search_modes_used": used,
+        "fts_count": found.counts["text"],
+        "semantic_count": found.counts["vector"],
+    }
+    unsearched = f"not searched by meaning: {reason}" if reason else ""
+    backlog = found.backlog.note if "semantic" in used else ""
+    notes = (unsearched, found.note, backlog, found.verdict)
+    reply = _answered(reply, found, ["fts", "semantic"], requested, *notes)
     if found.explained:
         reply["stats"] = hybrid_stats(found, found.explained, rrf_k, requested.count)
     return reply
 
 
-def _refused(requested: RequestedFilters, *, explain: bool = False) -> FilterRefusal:
+def _answered(
+    reply: JsonReply,
+    found: Results[Memory],
+    legs: Sequence[str],
+    requested: RequestedFilters,
+    *notes: str,
+) -> JsonReply:
+    """The reply with what was found, with the scores of the legs that this tool has."""
+    made = []
+    for hit in found:
+        shown = scores(hit.scores, legs, reranked="rerank" in found.legs)
+        made.append((hit.item, EntryReply(**entry(hit.item), scores=shown)))
+        if hit.highlighted is not None:
+            made[-1][1]["highlighted"] = hit.highlighted
+    reply["results"], reply["count"] = with_images(made), len(found)
+    noted(reply, *notes)
+    if found.explained:
+        reply["stats"] = stats(found.explained, requested.count)
+    return reply
+
+
+def _refused(requested: RequestedFilters, *, explain: bool = False) -> JsonReply:
     """The part of a reply that reports filters that cannot be used; these tools flag no error."""
-    refusal = FilterRefusal(
-        error="Metadata filter validation failed", validation_errors=requested.problems
-    )
-    if explain:
-        refusal["stats"] = {
-            "execution_time_ms": 0.0,
-            "filters_applied": 0,
-            "rows_returned": 0,
-            "backend": "sqlite",
-            "query_plan": "",
-        }
-    return refusal
-
-
-def _not_blank(query: str) -> None:
-    if not query.strip():
-        raise InvalidInput("query must not be blank")
+    refusal = {
+        "error": "Metadata filter validation failed",
+        "validation_errors": requested.problems,
+    }
+    nothing = Explained(milliseconds=0.0, rows=0, plan="")
+    return {**refusal, "stats": stats(nothing, 0)} if explain else refusal
 
 
 def _unavailable(db: Database, reasons: Mapping[str, str]) -> str:
@@ -870,36 +810,16 @@ Item = TypeVar("Item", Entry, Change)
 Done = TypeVar("Done", Stored, Updated)
 
 
-class StoreReply(TypedDict, total=False):
-    """What a store did."""
-
-    success: bool
-    context_id: int
-    thread_id: str
-    message: str
-
-
-class UpdateReply(TypedDict, total=False):
-    """What an update did."""
-
-    success: bool
-    context_id: int
-    updated_fields: list[str]
-    message: str
-
-
-class ContextDeleteReply(TypedDict, total=False):
-    """What a delete did."""
-
-    success: bool
-    deleted_count: int
-    message: str
-
-
-class DeleteBatchReply(ContextDeleteReply, total=False):
-    """What a delete by several criteria did."""
-
-    criteria_used: list[str]
+StoreReply = Annotated[
+    JsonReply, fields(success=bool, context_id=int, thread_id=str, message=str, note=str)
+]
+UpdateReply = Annotated[
+    JsonReply, fields(success=bool, context_id=int, updated_fields=list[str], message=str, note=str)
+]
+ContextDeleteReply = Annotated[JsonReply, fields(success=bool, deleted_count=int, message=str)]
+DeleteBatchReply = Annotated[
+    JsonReply, fields(success=bool, deleted_count=int, message=str, criteria_used=list[str])
+]
 
 
 class StoreResult(TypedDict):
@@ -917,30 +837,18 @@ class UpdateResult(StoreResult):
     updated_fields: list[str] | None
 
 
-class BatchReply(TypedDict, total=False):
-    """How much of a batch was done."""
-
-    success: bool
-    total: int
-    succeeded: int
-    failed: int
-    message: str
-    note: str
-    truncated: str
-
-
-class StoreBatchReply(BatchReply, total=False):
-    """The outcome of a batch of entries."""
-
-    results: list[StoreResult]
-
-
-class UpdateBatchReply(BatchReply, total=False):
-    """The outcome of a batch of updates."""
-
-    results: list[UpdateResult]
-
-
+# How much of a batch was done.
+_BATCH = {
+    "success": bool,
+    "total": int,
+    "succeeded": int,
+    "failed": int,
+    "message": str,
+    "note": str,
+    "truncated": str,
+}
+StoreBatchReply = Annotated[JsonReply, fields(**_BATCH, results=list[StoreResult])]
+UpdateBatchReply = Annotated[JsonReply, fields(**_BATCH, results=list[UpdateResult])]
 Atomic = Annotated[bool, "true: all or none; false: whatever can be done"]
 
 
@@ -965,21 +873,20 @@ def store_context(
         thread_id, source, text, metadata=metadata, tags=tags, images=images_of(images)
     )
     done = "stored" if stored.status == "added" else "updated"
-    return StoreReply(
-        success=True,
-        context_id=stored.id,
-        thread_id=stored.memory.thread,
-        message=(
-            f"Context {done} with {len(images or ())} "
-            f"images{f'; {stored.note}' if stored.note else ' (embedding generated)'}"
-        ),
-    )
+    embedded = "" if stored.note else " (embedding generated)"
+    reply = {
+        "success": True,
+        "context_id": stored.id,
+        "thread_id": stored.memory.thread,
+        "message": f"Context {done} with {len(images or ())} images{embedded}",
+    }
+    return noted(reply, stored.note)
 
 
 def update_context(
     db: Database,
     *,
-    context_id: Annotated[int, Field(gt=0), "The entry's id"],
+    context_id: Annotated[int, Field(ge=1), "The entry's id"],
     text: Annotated[Name | None, "New text"] = None,
     metadata: Annotated[dict[str, Any] | None, "New metadata instead of all of the old"] = None,
     metadata_patch: Annotated[
@@ -1008,13 +915,14 @@ def update_context(
         tags=tags,
         images=images_of(images),
     )
-    fields = _fields(done)
-    return UpdateReply(
-        success=True,
-        context_id=context_id,
-        updated_fields=fields,
-        message=f"Updated {', '.join(fields)}" + (f"; {done.note}" if done.note else ""),
-    )
+    changed = _fields(done)
+    reply = {
+        "success": True,
+        "context_id": context_id,
+        "updated_fields": changed,
+        "message": f"Updated {', '.join(changed)}",
+    }
+    return noted(reply, done.note)
 
 
 def delete_context(
@@ -1036,9 +944,7 @@ def delete_context(
         {"threads": [thread_id]} if context_ids is None else {"ids": possible(context_ids)}
     )
     count = db.memories.delete(**which)
-    return ContextDeleteReply(
-        success=True, deleted_count=count, message=f"Deleted {count} context entries"
-    )
+    return {"success": True, "deleted_count": count, "message": f"Deleted {count} context entries"}
 
 
 OneEntry = Annotated[dict[str, Any], WithJsonSchema(arguments_of(store_context).schema)]
@@ -1060,21 +966,14 @@ def store_context_batch(
     With atomic false, `results` says for each entry by its index, from 0, whether it was stored and
     why not.
     """
-    batch = BatchRequest(
-        entries, lambda item: db.memories.checked(_entry(item)), store_context, "stored", atomic
-    )
-    done = batch.done(db.memories.add_many)
-    return StoreBatchReply(
-        **batch.summary(done),
-        results=[
-            StoreResult(
-                index=each.index,
-                success=each.result is not None,
-                context_id=each.result.id if each.result else None,
-                error=message(each.error) if each.error else None,
-            )
-            for each in done
-        ],
+    return _batch(
+        entries,
+        store_context,
+        lambda given: db.memories.checked(Entry(thread=given.pop("thread_id"), **given)),
+        partial(db.memories.add_many, atomic=atomic),
+        "stored",
+        atomic,
+        lambda _, done: {"context_id": done.id if done else None},
     )
 
 
@@ -1093,22 +992,17 @@ def update_context_batch(
     With atomic false, `results` says for each update by its index, from 0, whether it was made and
     why not.
     """
-    batch = BatchRequest(
-        updates, lambda item: db.memories.checked(_change(item)), update_context, "updated", atomic
-    )
-    done = batch.done(db.memories.update_many)
-    return UpdateBatchReply(
-        **batch.summary(done),
-        results=[
-            UpdateResult(
-                index=each.index,
-                success=each.result is not None,
-                context_id=_context_id(updates[each.index]),
-                updated_fields=_fields(each.result) if each.result else None,
-                error=message(each.error) if each.error else None,
-            )
-            for each in done
-        ],
+    return _batch(
+        updates,
+        update_context,
+        lambda given: db.memories.checked(Change(id=given.pop("context_id"), **given)),
+        partial(db.memories.update_many, atomic=atomic),
+        "updated",
+        atomic,
+        lambda item, done: {
+            "context_id": _context_id(item),
+            "updated_fields": _fields(done) if done else None,
+        },
     )
 
 
@@ -1123,7 +1017,7 @@ def delete_context_batch(
         Source | None, "Only entries by this source; not as the only criterion"
     ] = None,
     older_than_days: Annotated[
-        int | None, Field(gt=0), "Only entries created more than so many days ago"
+        int | None, Field(ge=1), "Only entries created more than so many days ago"
     ] = None,
 ) -> DeleteBatchReply:
     """Delete all entries that fulfil every given criterion, with tags, images and embeddings.
@@ -1148,99 +1042,69 @@ def delete_context_batch(
         "source": source,
         "older_than_days": older_than_days,
     }
-    return DeleteBatchReply(
-        success=True,
-        deleted_count=count,
-        message=f"Deleted {count} context entries",
-        criteria_used=[f"{name}: {value}" for name, value in used.items() if value is not None],
-    )
+    return {
+        "success": True,
+        "deleted_count": count,
+        "message": f"Deleted {count} context entries",
+        "criteria_used": [f"{name}: {value}" for name, value in used.items() if value is not None],
+    }
 
 
-class BatchRequest(Generic[Item]):
-    """The usable items of a batch, and the errors of the others, by their index.
+def _batch(
+    items: Sequence[dict[str, Any]],
+    single: Callable[..., Any],
+    read: Callable[[dict[str, Any]], Item],
+    write: Callable[[list[Item]], list[Outcome[Done]]],
+    verb: str,
+    atomic: bool,
+    shown: Callable[[dict[str, Any], Done | None], JsonReply],
+) -> JsonReply:
+    """Write the items of a batch that can be used, and say what became of each.
 
     `single` is the tool that takes one item. An atomic batch with an item that cannot be used
     raises InvalidInput before anything is written.
     """
-
-    def __init__(
-        self,
-        raw: Sequence[dict[str, Any]],
-        read: Callable[[dict[str, Any]], Item],
-        single: Callable[..., Any],
-        verb: str,
-        atomic: bool,
-    ) -> None:
-        self.usable: dict[int, Item] = {}
-        self.wrong: dict[int, MCPVectorDBError] = {}
-        self.verb, self.atomic = verb, atomic
-        remarks = [arguments_of(single).ignored(item) for item in raw]
-        self.ignored = next(
-            (f"index {index}: {each}" for index, each in enumerate(remarks) if each), ""
+    arguments = arguments_of(single)
+    usable: dict[int, Item] = {}
+    errors: dict[int, MCPVectorDBError] = {}
+    for index, item in enumerate(items):
+        try:
+            given = arguments.read(item, max_text=MAX_TEXT)
+            usable[index] = read({**given, "images": images_of(given["images"])})
+        except MCPVectorDBError as error:
+            errors[index] = error
+    if atomic and errors:
+        first = min(errors)
+        raise InvalidInput(
+            f"{len(errors)} of {len(items)} items cannot be {verb}, so none was; "
+            f"the first is at index {first}: {message(errors[first])}"
         )
-        for index, item in enumerate(raw):
-            try:
-                self.usable[index] = read(item)
-            except MCPVectorDBError as error:
-                self.wrong[index] = error
-        if atomic and self.wrong:
-            first = min(self.wrong)
-            raise InvalidInput(
-                f"{len(self.wrong)} of {len(raw)} items cannot be {verb}, so none was; "
-                f"the first is at index {first}: {message(self.wrong[first])}"
-            )
-
-    def done(self, apply: Callable[..., list[Outcome[Done]]]) -> list[Outcome[Done]]:
-        """Write the usable items by `apply`; returns the outcome of every item, in their order."""
-        outcomes = apply(list(self.usable.values()), atomic=self.atomic)
-        done = {
-            index: Outcome(index=index, result=each.result, error=each.error)
-            for index, each in zip(self.usable, outcomes, strict=True)
+    done: dict[int, Done] = {}
+    for index, outcome in zip(usable, write(list(usable.values())), strict=True):
+        if outcome.result is not None:
+            done[index] = outcome.result
+        elif outcome.error is not None:
+            errors[index] = outcome.error
+    note = next((each.note for each in done.values() if each.note), "")
+    reply = {
+        "success": not errors,
+        "total": len(items),
+        "succeeded": len(done),
+        "failed": len(errors),
+        "message": f"{len(done)} of {len(items)} entries {verb}",
+    }
+    remarks = ((index, arguments.ignored(item)) for index, item in enumerate(items))
+    noted(reply, note, next((f"index {index}: {said}" for index, said in remarks if said), ""))
+    reply["results"] = [
+        {
+            "index": index,
+            "success": index in done,
+            **shown(item, done.get(index)),
+            "error": message(errors[index]) if index in errors else None,
         }
-        failed: dict[int, Outcome[Done]] = {
-            index: Outcome(index=index, error=error) for index, error in self.wrong.items()
-        }
-        return [each for _, each in sorted((done | failed).items())]
-
-    def summary(self, done: Sequence[Outcome[Done]]) -> BatchReply:
-        """The part of the reply about the whole batch."""
-        results = [each.result for each in done if each.result is not None]
-        note = next((each.note for each in results if each.note), "")
-        reply = BatchReply(
-            success=len(results) == len(done),
-            total=len(done),
-            succeeded=len(results),
-            failed=len(done) - len(results),
-            message=f"{len(results)} of {len(done)} entries {self.verb}"
-            + (f"; {note}" if note else ""),
-        )
-        if self.ignored:
-            reply["note"] = self.ignored
-        return reply
-
-
-def _entry(item: dict[str, Any]) -> Entry:
-    given = arguments_of(store_context).read(item, max_text=MAX_TEXT)
-    return Entry(
-        thread=given["thread_id"],
-        source=given["source"],
-        text=given["text"],
-        metadata=given["metadata"],
-        tags=given["tags"],
-        images=images_of(given["images"]),
-    )
-
-
-def _change(item: dict[str, Any]) -> Change:
-    given = arguments_of(update_context).read(item, max_text=MAX_TEXT)
-    return Change(
-        id=given["context_id"],
-        text=given["text"],
-        metadata=given["metadata"],
-        metadata_patch=given["metadata_patch"],
-        tags=given["tags"],
-        images=images_of(given["images"]),
-    )
+        for index, item in enumerate(items)
+    ]
+    return reply
 
 
 def _fields(done: Updated) -> list[str]:
@@ -1253,15 +1117,14 @@ def _context_id(item: dict[str, Any]) -> int | None:
     return id if isinstance(id, int) and not isinstance(id, bool) else None
 
 
-VERSION = "1.3"
-
-
 def failure(tool: str, error: MCPVectorDBError) -> Reply:
     """An error as this surface reports it: MCP's error flag and one text."""
-    return Reply(content=(Text(text=message(error)),), failed=True)
+    return failed(message(error))
 
 
 _LESS = "lower limit, ask again with a higher offset, or read single entries by get_context_by_ids"
+_OTHERS = "ask for the other ids in another call"
+_CHANGES = OVERWRITES._replace(idempotent=False)
 
 SURFACE = Surface(
     name="context_server",
@@ -1278,43 +1141,18 @@ SURFACE = Surface(
         "found in it."
     ),
     tools=(
-        Tool(
-            store_context,
-            "Store an entry",
-            ADDS._replace(idempotent=False),
-            max_text=MAX_TEXT,
-        ),
+        Tool(store_context, "Store an entry", STORES, max_text=MAX_TEXT),
         Tool(search_context, "List entries", READS, more=_LESS),
-        Tool(
-            get_context_by_ids,
-            "Read entries",
-            READS,
-            more="ask for the other ids in another call",
-        ),
+        Tool(get_context_by_ids, "Read entries", READS, more=_OTHERS),
         Tool(delete_context, "Delete entries", OVERWRITES),
-        Tool(
-            update_context,
-            "Change an entry",
-            OVERWRITES._replace(idempotent=False),
-            max_text=MAX_TEXT,
-        ),
+        Tool(update_context, "Change an entry", _CHANGES, max_text=MAX_TEXT),
         Tool(list_threads, "List threads", READS, more="search by thread_id for the others"),
         Tool(get_statistics, "Statistics", READS),
         Tool(semantic_search_context, "Search by meaning", READS, more=_LESS),
         Tool(fts_search_context, "Search by words", READS, more=_LESS),
         Tool(hybrid_search_context, "Search by words and meaning", READS, more=_LESS),
-        Tool(
-            store_context_batch,
-            "Store entries",
-            ADDS._replace(idempotent=False),
-            max_text=MAX_TEXT,
-        ),
-        Tool(
-            update_context_batch,
-            "Change entries",
-            OVERWRITES._replace(idempotent=False),
-            max_text=MAX_TEXT,
-        ),
+        Tool(store_context_batch, "Store entries", STORES, max_text=MAX_TEXT),
+        Tool(update_context_batch, "Change entries", _CHANGES, max_text=MAX_TEXT),
         Tool(delete_context_batch, "Delete entries by criteria", OVERWRITES),
     ),
     failure=failure,

@@ -21,7 +21,6 @@ from mcpvectordb import (
     Database,
     Document,
     DocumentHeading,
-    Hit,
     Ingested,
     IngestError,
     InvalidInput,
@@ -33,9 +32,10 @@ from mcpvectordb import (
     Results,
     Synced,
 )
-from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.arguments import not_blank, within
+from mcpvectordb_server.grant import Grant, is_url
 from mcpvectordb_server.ongoing import UnderWay
-from mcpvectordb_server.replies import MAX_ECHO, Reply, Text, cut, to_json
+from mcpvectordb_server.replies import MAX_ECHO, Reply, Text, cut, failed, to_json
 from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
 
 
@@ -52,41 +52,16 @@ Flag = Annotated[bool, EMPTY]
 OptionalTexts = Annotated[list[str], EMPTY]
 OptionalObject = Annotated[dict[str, Any], EMPTY]
 
+Kind = Annotated[Literal["all", "documents", "memories"], EMPTY]
+
 NO_TEXTS: list[str] = []
 NOTHING: dict[str, Any] = {}
 
 
 CHARACTERS_PER_TOKEN = 4
 MIN_BUDGET, MAX_BUDGET = 100, 40_000
-CUT, LEAD = " […]", "[…] "
-# Characters that are kept for what a reply says about itself.
-REMARKS = 240
-# Lengths to which long passages are cut before any is dropped.
-_LENGTHS = (2_000, 1_200, 800, 500, 300)
-_SHORTEST = 40
-_BORDER = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+|\n+")
-
-
-class CitedPassage(NamedTuple):
-    """A passage with the line that cites it.
-
-    `focus` is the offset of what answers the query best.
-    """
-
-    citation: str
-    text: str
-    focus: int = 0
-
-
-class FittedPassages(NamedTuple):
-    """The passages that fit as text, how many these are, how many of them were cut, and how many
-    characters all of them need.
-    """
-
-    text: str
-    kept: int
-    shortened: int
-    needed: int
+CUT = " […]"
+_SHORTEST = 40  # characters of a text that is cut
 
 
 def room_of(budget: int) -> int:
@@ -94,59 +69,6 @@ def room_of(budget: int) -> int:
     if not MIN_BUDGET <= budget <= MAX_BUDGET:
         raise InvalidInput(f"budget must be {MIN_BUDGET} to {MAX_BUDGET:,} tokens, not {budget:,}")
     return budget * CHARACTERS_PER_TOKEN
-
-
-def excerpt(text: str, most: int, focus: int = 0) -> str:
-    """The beginning of a text: at most `most` characters, up to the end of a sentence or line.
-
-    Where the first sentence is too long, up to the end of a word. If the focus would not be in it,
-    the excerpt begins with the sentence or line of the focus.
-    """
-    text = text.strip()
-    if len(text) <= most:
-        return text
-    if most // 2 < focus < len(text):
-        begin = max((each.end() for each in _BORDER.finditer(text, 0, focus)), default=focus)
-        return LEAD + excerpt(text[begin:], most - len(LEAD))
-    room = max(1, most - len(CUT))
-    ends = [each.start() for each in _BORDER.finditer(text, room // 3, room + 1)]
-    if not ends:
-        ends = [text.rfind(" ", room // 2, room + 1)]
-    return text[: ends[-1] if ends[-1] > 0 else room].rstrip() + CUT
-
-
-def fitted(passages: Sequence[CitedPassage], room: int) -> FittedPassages:
-    """As much of the passages as `room` characters hold.
-
-    All are cut to the same length before the last ones are dropped; one always stays.
-    """
-    if not passages:
-        return FittedPassages("", 0, 0, REMARKS)
-    room -= REMARKS
-    longest = max(len(each.text) for each in passages)
-    for length in (longest, *(each for each in _LENGTHS if each < longest)):
-        cut = [each._replace(text=excerpt(each.text, length, each.focus)) for each in passages]
-        if sum(map(_size, cut)) <= room:
-            break
-    kept = total = 0
-    while kept < len(cut) and total + _size(cut[kept]) <= room:
-        total += _size(cut[kept])
-        kept += 1
-    shown = cut[:kept]
-    if not shown:
-        first = passages[0]
-        left = room - _size(first._replace(text=""))
-        shown = [first._replace(text=excerpt(first.text, max(_SHORTEST, left), first.focus))]
-    shortened = sum(
-        each.text != whole.text.strip() for each, whole in zip(shown, passages, strict=False)
-    )
-    text = "\n\n".join(f"{each.citation}\n{each.text}" for each in shown)
-    return FittedPassages(text, len(shown), shortened, REMARKS + sum(map(_size, passages)))
-
-
-def _size(passage: CitedPassage) -> int:
-    """The characters that a passage takes: its own and those that separate it."""
-    return len(passage.citation) + len(passage.text) + 3
 
 
 _MEMORY = re.compile(r"memory:(\d{1,18})(?::\d{1,9})?", re.IGNORECASE)  # also with a line
@@ -172,18 +94,17 @@ class Located(NamedTuple):
 
     @property
     def names(self) -> dict[str, Any]:
-        """The arguments by which the library is told of it."""
+        """The arguments by which the library is told of it, with its lines."""
         if isinstance(self.item, Memory):
             return {"document": None, "memory": self.item.id}
-        return {"document": self.item.id, "memory": None}
+        lines = "" if self.line is None else f":{self.line}:{self.lines or 1}"
+        return {"document": f"{self.item.id}{lines}", "memory": None}
 
 
 def place_of(item: Chunk | Document | Memory, first: int = 0, last: int = 0) -> str:
     """The name of something stored; a passage has its lines, a document those that are given."""
-    if isinstance(item, Chunk):
-        return place_of(item.document, item.first_line, item.last_line)
-    if isinstance(item, Memory):
-        return f"memory:{item.id}"
+    if isinstance(item, Chunk | Memory):
+        return item.place
     return item.path + (f":{first}-{last}" if last > first else f":{first}" if first else "")
 
 
@@ -193,15 +114,33 @@ def in_line(text: str) -> str:
 
 
 def locate(db: Database, place: str) -> Located:
-    """What a place names; raises NotFound with similar names."""
+    """What a place names.
+
+    Raises NotFound with similar names, InvalidInput with all documents that it may mean.
+    """
     place = place.strip()
     if not place:
         raise InvalidInput("say which place: a path, an id or memory:N, as in a search reply")
     if match := _MEMORY.fullmatch(place):
-        return Located(memory(db, int(match[1])))
-    # A document whose own name ends like lines is found first.
-    for name in (place, *(f"{m[1]}:{m[2]}:{_count(m)}" for m in [_RANGE.fullmatch(place)] if m)):
-        [found] = db.documents.lookup([name])
+        if not (memories := db.memories.get([int(match[1])], images=False)):
+            raise NotFound(
+                f"there is no memory:{int(match[1])}; search finds memories by their text"
+            )
+        return Located(memories[0])
+    names = [place]  # a document whose own name ends like lines is found first
+    if match := _RANGE.fullmatch(place):
+        first, last = int(match[2]), int(match[3])
+        names.append(f"{match[1]}:{first}:{max(1, last - first + 1)}")
+    for name in names:
+        [meant] = db.documents.candidates([name])
+        if len(meant) > 1:
+            shown = ", ".join(f"{each.document.path} ({each.document.id})" for each in meant[:10])
+            more = f" and {len(meant) - 10:,} more" if len(meant) > 10 else ""
+            raise InvalidInput(
+                f"{cut(place, MAX_ECHO)} may mean {len(meant):,} documents; name one by its path "
+                f"or id: {in_line(shown)}{more}"
+            )
+        found = meant[0] if meant else db.documents.lookup([name])[0]
         if found is not None:
             return Located(found.document, found.line, found.lines, found.former)
     similar = db.documents.suggest(place)
@@ -211,25 +150,18 @@ def locate(db: Database, place: str) -> Located:
     )
 
 
-def memory(db: Database, id: int) -> Memory:
-    """The memory with this number; raises NotFound."""
-    found = db.memories.get([id], images=False)
-    if not found:
-        raise NotFound(f"there is no memory:{id}; search finds memories by their text")
-    return found[0]
-
-
-def _count(match: re.Match[str]) -> int:
-    return max(1, int(match[3]) - int(match[2]) + 1)
-
-
 # Share of the budget that the outline of a long document may take.
 _OUTLINE_SHARE = 0.3
-# Characters that are kept for the first line and for how to go on.
-_REMARKS = 400
+_OUTLINE = "Outline (line, heading):"
+MOST_AROUND = 1_000
 # Characters of a document's or memory's metadata.
 _METADATA = 300
 MOST_LIBRARIES = 50
+# What became of a file since it was read.
+_SINCE = {
+    "changed": "changed since it was read: ingest it again",
+    "gone": "is gone from this machine",
+}
 _REPLACED = "This id is of an earlier version, which was replaced by this one:"
 
 
@@ -237,20 +169,21 @@ def read(
     db: Database,
     *,
     place: Annotated[str, "path, path:line:count, path:first-last, id or memory:N"],
-    page: OptionalNumber = 0,
-    around: Annotated[OptionalNumber, "Also so many lines before and after"] = 0,
+    page: Annotated[OptionalNumber, "From 1"] = 0,
+    around: Annotated[OptionalNumber, "Also so many lines, or memories, before and after"] = 0,
     budget: int = 2000,
 ) -> str:
     """Read a document, lines or a page of it, or a memory. What is too long comes in part, with an
     outline (lines of headings) and how to go on.
     """
     room = room_of(budget)
-    if around < 0:
-        raise InvalidInput(f"around must be 0 or more, not {around}")
+    within("around", around, 0, MOST_AROUND)
     given = locate(db, place)
     document = given.item
     if isinstance(document, Memory):
-        return _read_memory(document, room)
+        if page:
+            raise InvalidInput(f"{given.place} is a memory, which has no pages: leave page out")
+        return _read_memory(db, document, around, room)
     text = db.documents.text(document.id)
     lines = text.removesuffix("\n").split("\n")
     first, count = given.line or 1, given.lines
@@ -273,38 +206,57 @@ def _part(
     db: Database, document: Document, lines: list[str], first: int, last: int, room: int
 ) -> str:
     """As many of the lines as fit; what is left out is said, with an outline of it."""
-    metadata = _metadata(document.metadata)
-    room -= _REMARKS + len(metadata)
+    lines_of = "text lines" if document.extracted else "lines"
+    told = f"(of {len(lines):,} {lines_of}) · {cut(document.title, room // 6)}"
+    if document.modified:
+        told += f" · {document.modified[:10]}"
+    state = db.documents.state(document)
+    if since := _since(document, state):
+        told += f" · {since}"
+    told, place = in_line(told), place_of(document, first, last)
+    on_disk = f" · {in_line(document.source)}" if state and document.source != document.path else ""
+    for more in (on_disk, _metadata(document.metadata, room)):
+        if len(place) + len(told) + len(more) <= room - _SHORTEST:  # the text comes first
+            told += more
+    room -= len(place) + len(told) + len("\n\n") + 1
     chosen = lines[first - 1 : last]
-    outline = ""
+    outline, on = "", ""
     if sum(map(len, chosen)) + len(chosen) > room:
+        on = f"read {document.path}" if 4 * len(document.path) < room else "read the same path"
+        room -= len(f"\n\n[lines {last}-{last} are left out; go on: {on}:{last}]")
         outline = _outline(db.documents.outline(document.id), int(room * _OUTLINE_SHARE))
-        room -= len(outline)
+        room -= len(outline) + len(f"\n\n{_OUTLINE}\n") if outline else 0
     kept: list[str] = []
     for line in chosen:
         if kept and len(line) + 1 > room:
             break
-        kept.append(line if len(line) <= room else f"{line[: max(40, room)]} […]")
+        kept.append(
+            line if len(line) <= room else f"{line[: max(_SHORTEST, room - len(CUT))]}{CUT}"
+        )
         room -= len(kept[-1]) + 1
     end = first + len(kept) - 1
-    place = place_of(document, first, end)
-    head = f"{place} (of {len(lines):,} lines) · {document.title}"
-    if document.modified:
-        head += f" · {document.modified[:10]}"
-    parts = [in_line(head) + metadata, "\n".join(kept)]
+    parts = [f"{in_line(place_of(document, first, end))} {told}", "\n".join(kept)]
     if end < last:
-        go_on = in_line(f"{document.path}:{end + 1}")
-        parts.append(f"[lines {end + 1}-{last} are left out; go on: read {go_on}]")
+        go_on = in_line(f"{on}:{end + 1}")
+        parts.append(f"[lines {end + 1}-{last} are left out; go on: {go_on}]")
         if outline:
-            parts.append(f"Outline (line, heading):\n{outline}")
+            parts.append(f"{_OUTLINE}\n{outline}")
     return "\n\n".join(parts)
 
 
-def _metadata(metadata: Mapping[str, Any] | None) -> str:
+def _since(document: Document, state: str) -> str:
+    """What became of a document's file since it was read, and what to do."""
+    if state not in _SINCE:
+        return ""
+    into = state == "changed" and document.library != "default"
+    return f"the file {_SINCE[state]}" + (f" into {cut(document.library, 60)}" if into else "")
+
+
+def _metadata(metadata: Mapping[str, Any] | None, room: int) -> str:
     """A line with the metadata, after a line end; nothing where there is none."""
     if not metadata:
         return ""
-    return f"\nmetadata {in_line(cut(to_json(dict(metadata)), _METADATA))}"
+    return f"\nmetadata {in_line(cut(to_json(dict(metadata)), min(_METADATA, room // 6)))}"
 
 
 def _outline(headings: list[DocumentHeading], room: int) -> str:
@@ -320,15 +272,41 @@ def _outline(headings: list[DocumentHeading], room: int) -> str:
     return "\n".join(shown)[:room].rpartition("\n")[0]
 
 
-def _read_memory(memory: Memory, room: int) -> str:
-    told = [place_of(memory), memory.thread, memory.created_at[:10]]
+def _read_memory(db: Database, memory: Memory, around: int, room: int) -> str:
+    told = [place_of(memory), cut(memory.thread, room // 6), memory.created_at[:10]]
     if memory.tags:
-        told.append(f"tags {', '.join(memory.tags)}")
-    text, metadata = memory.text, _metadata(memory.metadata)
-    room -= _REMARKS + len(metadata)
+        told.append(f"tags {cut(', '.join(memory.tags), room // 6)}")
+    head = in_line(" · ".join(told)) + _metadata(memory.metadata, room)
+    room -= len(head) + len("\n\n")
+    text = memory.text
     if len(text) > room:
-        text = f"{text[: max(40, room)]} […]\n\n[ask with a larger budget for the rest]"
-    return f"{in_line(' · '.join(told))}{metadata}\n\n{text}"
+        larger = "\n\n[ask with a larger budget for the rest]"
+        text = f"{text[: max(_SHORTEST, room - len(larger) - len(CUT))]}{CUT}{larger}"
+    parts = [f"{head}\n\n{text}"]
+    room -= len(text)
+    left = 0
+    for each in _neighbours(db, memory, around):
+        near = in_line(f"{place_of(each)} · {each.created_at[:10]} · {cut(each.text, 200)}")
+        if len(near) + 60 > room:
+            left += 1
+            continue
+        # In the order of the thread, the memory itself in its place.
+        parts.insert(len(parts) if each.id > memory.id else len(parts) - 1, near)
+        room -= len(near) + 2
+    if left and room >= 50:
+        parts.append(f"[{left:,} more around it: ask with a larger budget]")
+    return "\n\n".join(parts)
+
+
+def _neighbours(db: Database, memory: Memory, around: int) -> list[Memory]:
+    """So many memories before and after one in its thread, in their order."""
+    if not around:
+        return []
+    older: dict[str, Any] = {"thread": memory.thread, "where": {"id": {"lt": memory.id}}}
+    newer: dict[str, Any] = {"thread": memory.thread, "where": {"id": {"gt": memory.id}}}
+    skip = max(0, db.memories.count(**newer) - around)  # pages begin with the newest
+    after = db.memories.browse(limit=around, offset=skip, **newer)
+    return [*reversed([*after, *db.memories.browse(limit=around, **older)])]
 
 
 def counted(count: int, one: str, several: str) -> str:
@@ -339,9 +317,23 @@ def counted(count: int, one: str, several: str) -> str:
 def status(
     db: Database,
     *,
+    kind: Annotated[Kind, "List these instead"] = "all",
+    library: OptionalText = "",
+    thread: OptionalText = "",
+    offset: OptionalNumber = 0,
     grant: Grant = Grant(),  # noqa: B008 - immutable
 ) -> str:
-    """Show libraries, threads, running jobs, what waits for embedding, model and size."""
+    """Show libraries, threads, running jobs, what waits for embedding, model and size; or list a
+    library's documents, or a thread's or the newest memories.
+    """
+    if library and (thread or kind == "memories"):
+        raise InvalidInput("memories are in no library: list documents or memories, not both")
+    if thread and kind == "documents":
+        raise InvalidInput("documents are in no thread: give a library, or kind memories")
+    if library or kind == "documents":
+        return _documents(db, library or None, offset)
+    if thread or kind == "memories":
+        return _memories(db, thread or None, offset)
     stats = db.stats()
     libraries = db.documents.libraries()
     lines = [
@@ -349,8 +341,8 @@ def status(
         f"Memories: {stats.memories:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
     ]
     lines += [in_line(f"Job: {each}") for each in grant.jobs()]
-    waiting = [each for each in (db.documents.backlog().note, db.memories.backlog().note) if each]
-    lines += [f"Embedding: {each}" for each in waiting]
+    backlogs = (db.documents.backlog(), db.memories.backlog())
+    lines += [f"Embedding: {each.note}" for each in backlogs if each.note]
     lines += [in_line(f"Note: {each}") for each in stats.notes]
     named = [
         f"{each.name}: {counted(each.documents, 'document', 'documents')}"
@@ -361,24 +353,57 @@ def status(
     lines += [in_line(f"Library {each}") for each in named]
     if more := len(libraries) - len(named):
         lines.append(f"[{more} more libraries]")
-    threads = db.memories.threads()[:10] if stats.memories else []
-    if threads:
-        lines.append(
-            in_line(
-                "Threads: "
-                + ", ".join(f"{cut(each.name, 60)} ({each.memories:,})" for each in threads)
-            )
-        )
+    if threads := db.memories.threads()[:10] if stats.memories else []:
+        shown = ", ".join(f"{cut(each.name, 60)} ({each.memories:,})" for each in threads)
+        lines.append(in_line(f"Threads: {shown}"))
     return "\n".join(lines)
+
+
+LISTED = 50  # documents or memories on a page
+
+
+def _documents(db: Database, library: str | None, offset: int) -> str:
+    """A page of the documents of a library, by path."""
+    found = db.documents.browse(library=library, sort="path", limit=LISTED, offset=offset)
+    lines = [
+        in_line(
+            f"{place_of(each)} · {cut(each.title, 60)} · {(each.modified or each.created_at)[:10]}"
+        )
+        for each in found
+    ]
+    why = "" if lines or offset else db.documents.why_empty(library=library)
+    return _page(lines, db.documents.count(library=library), offset, "documents", why)
+
+
+def _memories(db: Database, thread: str | None, offset: int) -> str:
+    """A page of memories, newest first."""
+    which: dict[str, Any] = {"thread": thread} if thread else {}
+    found = db.memories.browse(limit=LISTED, offset=offset, **which)
+    lines = [
+        in_line(
+            f"{place_of(each)} · {cut(each.thread, 60)}, {each.created_at[:10]} · "
+            f"{cut(each.text, 120)}"
+        )
+        for each in found
+    ]
+    why = "" if lines or offset else db.memories.why_empty(**which)
+    return _page(lines, db.memories.count(**which), offset, "memories", why)
+
+
+def _page(lines: list[str], total: int, offset: int, noun: str, why: str) -> str:
+    """Some lines of a list, which of all they are, and how to go on."""
+    if not lines:
+        return f"None of {total:,} {noun} from offset={offset} on." + (f" {why}." if why else "")
+    last = offset + len(lines)
+    more = f"; go on with offset={last}" if last < total else ""
+    return "\n".join([*lines, f"[{noun} {offset + 1:,}-{last:,} of {total:,}{more}]"])
 
 
 MOST_HITS = 100
 MOST_LINES = 200
 LONGEST_LINE = 200
 
-Kind = Annotated[Literal["all", "documents", "memories"], EMPTY]
-_KINDS: dict[str, Literal["documents", "memories"] | None] = {
-    "all": None,
+_KINDS: dict[str, Literal["documents", "memories"]] = {
     "documents": "documents",
     "memories": "memories",
 }
@@ -401,26 +426,25 @@ def search(
         '{"file_type": "pdf", "metadata.year": {"gte": 2020}}; operators eq ne gt gte lt lte in '
         "not_in exists contains starts_with ends_with array_contains",
     ] = NOTHING,
-    since: Annotated[OptionalText, "Date or age: 2025-11, 7d"] = "",
-    until: OptionalText = "",
+    since: Annotated[OptionalText, "Date or age: 2025-11, 7d; a text's own, else its file's"] = "",
+    until: Annotated[OptionalText, "Like since"] = "",
     limit: int = 8,
     offset: OptionalNumber = 0,
     group: Annotated[Flag, "One passage per document first"] = False,
     newer: Annotated[OptionalText, "Prefer newer, by half-life: 30d"] = "",
-    min_relevance: OptionalFraction = 0,
-    budget: Annotated[int, "Tokens of the reply, 4 characters each"] = 2000,
+    min_relevance: Annotated[OptionalFraction, "Chance, 0 to 1"] = 0,
+    budget: Annotated[int, "Tokens of the reply"] = 2000,
 ) -> str:
     """Find passages of documents and memories by words and meaning, in one ranking. Start here.
 
     Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; the percentage
     is the chance of being relevant. If nothing relevant was found, say so.
     """
-    if not 1 <= limit <= MOST_HITS:
-        raise InvalidInput(f"limit must be 1 to {MOST_HITS}, not {limit}")
-    room = room_of(budget)
+    within("limit", limit, 1, MOST_HITS)
+    room_of(budget)
     found = db.search(
         _query(query),
-        kind=_KINDS[kind],
+        kind=_KINDS.get(kind),
         library=library or None,
         thread=thread or None,
         tags=tags or None,
@@ -433,7 +457,7 @@ def search(
         group=group,
         newer=newer or None,
     )
-    return _hits(found, room, offset, _remarks(db, found))
+    return _hits(db, found, budget, _remarks(db, found), offset)
 
 
 def similar(
@@ -444,21 +468,21 @@ def similar(
     limit: int = 5,
     budget: int = 1000,
 ) -> str:
-    """Find the documents and memories most similar to a stored one."""
-    if not 1 <= limit <= MOST_HITS:
-        raise InvalidInput(f"limit must be 1 to {MOST_HITS}, not {limit}")
-    room = room_of(budget)
+    """Find what is most similar to a stored document or memory, or to the passage at a line."""
+    within("limit", limit, 1, MOST_HITS)
+    room_of(budget)
     given = locate(db, place)
-    found = db.similar(**given.names, kind=_KINDS[kind], limit=limit)
+    found = db.similar(**given.names, kind=_KINDS.get(kind), limit=limit)
     why = found.reasons.get("vector", "")
-    return _hits(found, room, 0, [f"Nothing can be compared with it: {why}."] if why else [])
+    remarks = [f"Nothing can be compared with it: {why}."] if why else []
+    return _hits(db, found, budget, remarks)
 
 
 def grep(
     db: Database,
     *,
     pattern: Annotated[str, "Regular expression (RE2)"],
-    literal: Flag = False,
+    literal: Annotated[Flag, "Plain text"] = False,
     ignore_case: Flag = False,
     kind: Kind = "all",
     library: OptionalText = "",
@@ -466,13 +490,12 @@ def grep(
     limit: int = 50,
 ) -> str:
     """Find and count all lines that match, as path:line: text."""
-    if not 1 <= limit <= MOST_LINES:
-        raise InvalidInput(f"limit must be 1 to {MOST_LINES}, not {limit}")
+    within("limit", limit, 1, MOST_LINES)
     found = db.grep(
         pattern,
         literal=literal,
         case_sensitive=not ignore_case,
-        kind=_KINDS[kind],
+        kind=_KINDS.get(kind),
         library=library or None,
         thread=thread or None,
         limit=limit,
@@ -498,17 +521,15 @@ def verify(
     *,
     quotation: str,
     place: Annotated[OptionalText, "Where it should stand"] = "",
-    page: OptionalNumber = 0,
+    page: Annotated[OptionalNumber, "With place"] = 0,
 ) -> str:
     """Check a quotation before you cite it: it stands there exactly, with other spacing or hyphens,
-    elsewhere, or is absent; with place, page and SHA-256 of the text read.
+    in other case, elsewhere, or is absent; with place, page and SHA-256 of the text read.
     """
     if place.strip():
-        given = locate(db, place)
-        stated = given.names
-        if stated["document"] is not None and given.line is not None:
-            stated["document"] += f":{given.line}:{given.lines or 1}"
-        found = db.verify(quotation, **stated, page=page or None)
+        found = db.verify(quotation, **locate(db, place).names, page=page or None)
+    elif page:
+        raise InvalidInput(f"page {page} of what? give place, too")
     else:
         found = db.verify(quotation)
     if found.item is None or not found.text:
@@ -522,7 +543,11 @@ def verify(
         told = f"not there, but at {told}"
     if found.page is not None:
         told += f", p. {found.page}"
-    if not found.exact:
+    if isinstance(found.item, Document) and found.item.extracted:
+        told += ", lines of the extracted text"
+    if not found.case:
+        told += ", with other capital or small letters"
+    elif not found.exact:
         told += ", with other spacing or marks"
     digests = f"SHA-256 of the text {found.text_sha256}"
     if isinstance(found.item, Document) and found.item.hash != found.text_sha256:
@@ -530,6 +555,10 @@ def verify(
     lines = [f"{found.status}: {told} ({digests})"]
     if not found.exact:
         lines.append(f"It stands there as: {cut(found.text, 1000)}")
+    if isinstance(item := found.item, Document) and (
+        since := _since(item, db.documents.state(item))
+    ):
+        lines.append(in_line(f"{since[0].upper()}{since[1:]}."))
     return "\n".join(lines)
 
 
@@ -562,50 +591,50 @@ def _remarks(db: Database, found: Results[Chunk | Memory]) -> list[str]:
     return remarks
 
 
-def _hits(found: Results[Chunk | Memory], room: int, offset: int, remarks: Sequence[str]) -> str:
-    shown = [_passage(hit, number) for number, hit in enumerate(found, offset + 1)]
-    fit = fitted(shown, room - sum(map(len, remarks)))
-    notes = list(remarks)
-    if left := len(shown) - fit.kept:
-        needed = min(MAX_BUDGET, fit.needed // CHARACTERS_PER_TOKEN + 1)
+def _hits(
+    db: Database,
+    found: Results[Chunk | Memory],
+    budget: int,
+    remarks: Sequence[str],
+    offset: int = 0,
+) -> str:
+    room = room_of(budget)
+    fit = db.context(found, budget=budget, offset=offset, reserved=sum(map(len, remarks)))
+    if since := _hits_since(db, found, fit.shown, room, offset):
+        reserved = sum(map(len, [*remarks, *since]))
+        fit = db.context(found, budget=budget, offset=offset, reserved=reserved)
+        since = _hits_since(db, found, fit.shown, room, offset)  # fewer may be shown now
+    notes = [*remarks, *since]
+    if left := len(found) - fit.shown:
         notes.append(
-            f"{left} more hits are left out for the budget: ask with offset={offset + fit.kept}, "
-            f"or budget={needed}."
+            f"{left} more hits are left out for the budget: ask with offset={offset + fit.shown}, "
+            f"or budget={min(MAX_BUDGET, fit.needed)}."
         )
     if fit.shortened:
         notes.append("[…] marks cut passages: read their place for the whole.")
-    return "\n\n".join(filter(None, [fit.text, " ".join(notes)]))
+    most = max(_SHORTEST, room - len(fit.text) - len("\n\n"))
+    said = " ".join(notes)
+    said = said if len(said) <= most else f"{said[: most - len(CUT)]}{CUT}"
+    return "\n\n".join(filter(None, [fit.text, said]))
 
 
-def _passage(hit: Hit[Chunk | Memory], number: int) -> CitedPassage:
-    item = hit.item
-    told = [place_of(item)]
-    if isinstance(item, Chunk):
-        if item.page is not None:
-            told.append(f"p. {item.page}")
-        text, title = item.passage, item.document.title
-        if title not in item.document.path and title not in text:
-            told.append(cut(title, 60))
-        if hit.more:
-            told.append(f"{hit.more} more passages")
-    else:
-        told.append(f"{cut(item.thread, 60)}, {item.created_at[:10]}")
-        if item.tags:
-            told.append(f"tags {cut(', '.join(item.tags), 60)}")
-        text = item.text if len(item.text) <= 1000 else hit.passage or item.text
-    if hit.relevance is not None:
-        told.append(f"{round(100 * hit.relevance)} %")
-    citation = f"[{number}] {in_line(' · '.join(told))}"
-    return CitedPassage(citation, text, _focus(hit))
-
-
-def _focus(hit: Hit[Chunk | Memory]) -> int:
-    """The offset in a passage of the line that has most words of the query."""
-    if not isinstance(hit.item, Chunk) or hit.line <= hit.item.first_line:
-        return 0
-    before = hit.item.text.split("\n")[: hit.line - hit.item.first_line]
-    header = len(hit.item.header) + 1 if hit.item.header else 0
-    return header + sum(len(line) + 1 for line in before)
+def _hits_since(
+    db: Database, found: Results[Chunk | Memory], shown: int, room: int, offset: int
+) -> list[str]:
+    """Which of the hits that are shown are of files that changed or vanished since."""
+    chunks = {
+        number: hit.item.document
+        for number, hit in enumerate(found.hits[:shown], offset + 1)
+        if isinstance(hit.item, Chunk)
+    }
+    documents = {each.id: each for each in chunks.values()}
+    states = {id: db.documents.state(each) for id, each in documents.items()}
+    remarks = []
+    for state, told in _SINCE.items():
+        cited = [f"[{number}]" for number, each in chunks.items() if states[each.id] == state]
+        if cited:
+            remarks.append(f"The file of {cut(', '.join(cited), room // 6)} {told}.")
+    return remarks
 
 
 THREAD = "general"
@@ -613,6 +642,7 @@ THREAD = "general"
 # their words, from this share of them in common on.
 NEAR_COSINE, NEAR_WORDS = 0.9, 0.6
 _COMPARED = 2_000  # characters of a text that others are compared with
+_SKIPPED = 20  # files that were skipped or have vanished which a reply names
 _FAILURES = 5  # files that could not be read which a reply names
 
 
@@ -627,7 +657,11 @@ def remember(
 ) -> str:
     """Keep a fact, decision or preference for later. Says if nearly the same is remembered."""
     if replace.strip():
-        old = _memory_at(db, replace)
+        given = locate(db, replace)
+        if not isinstance(old := given.item, Memory):
+            raise InvalidInput(
+                f"{given.place} is a document; replace takes a memory such as memory:7"
+            )
         done = db.memories.update(
             old.id, text=text, tags=tags or None, metadata_patch=metadata or None
         )
@@ -635,18 +669,12 @@ def remember(
     near = _near(db, text)
     for each in near:
         if _plain(each.text) == _plain(text):
-            return _changed(
-                "known", each, "", f"It is remembered already, since {each.created_at[:10]}."
-            )
+            since = f"It is remembered already, since {each.created_at[:10]}."
+            return _changed("known", each, "", since)
     stored = db.memories.add(thread, "agent", text, tags=tags or None, metadata=metadata or None)
-    remark = ""
-    if near:
-        remark = (
-            "Nearly the same is remembered: "
-            + "; ".join(f"{place_of(each)} ({cut(each.text, 120)})" for each in near)
-            + ". If this corrects it, forget the old one."
-        )
-    return _changed("remembered", stored.memory, stored.note, remark)
+    known = "; ".join(f"{place_of(each)} ({cut(each.text, 120)})" for each in near)
+    remark = f"Nearly the same is remembered: {known}. If this corrects it, forget the old one."
+    return _changed("remembered", stored.memory, stored.note, remark if near else "")
 
 
 def ingest(
@@ -664,9 +692,7 @@ def ingest(
     embedding goes on. Unchanged sources are skipped, changed ones replaced; by `text` only with
     `replace`. What takes over ten seconds goes on as a job, shown by `status`.
     """
-    source = source.strip()
-    if not source:
-        raise InvalidInput("source must not be blank: give a file, a folder, a URL, or a name")
+    source = not_blank("source", source, ": give a file, a folder, a URL, or a name")
     if text.strip():
         return _ingested(
             db.documents.ingest_text(
@@ -679,34 +705,19 @@ def ingest(
                 progress=grant.progress,
             )
         )
-    is_url = re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", source) is not None
-    if not is_url and grant.roots == ():
-        raise Refused(
-            "files can be ingested over HTTP only from folders the server was started with (--root "
-            "DIR); give the text itself, or a URL"
-        )
+    is_file = not is_url(source)
+    if is_file:
+        grant.check_files(instead="; give the text itself, or a URL")
     # os.path answers False for names that cannot be, where Path raises.
-    if not is_url and os.path.isdir(os.path.expanduser(source)):  # noqa: PTH111, PTH112
+    if is_file and os.path.isdir(os.path.expanduser(source)):  # noqa: PTH111, PTH112
         done = db.documents.ingest_folder(
-            source,
-            library=library,
-            metadata=metadata,
-            embed=False,
-            progress=grant.progress,
-            roots=grant.roots or (),
-            guard=True,
+            source, library=library, metadata=metadata, embed=False, **grant.reading()
         )
         db.embed_in_background()
         return _synced(db, done)
     return _ingested(
         db.documents.ingest(
-            source,
-            library=library,
-            metadata=metadata,
-            guard=True,
-            roots=grant.roots or (),
-            progress=grant.progress,
-            wait=False,
+            source, library=library, metadata=metadata, wait=False, **grant.reading()
         )
     )
 
@@ -725,27 +736,32 @@ def update(
     """
     if not metadata and tags is None and not title and not library:
         raise InvalidInput("nothing to change: give metadata, tags, title or library")
-    given = _only_one(db, place)
+    given = _to_change(db, place)
     if isinstance(given.item, Memory):
         if title or library:
             raise InvalidInput("a memory has no title and no library: give metadata or tags")
         done = db.memories.update(given.item.id, metadata_patch=metadata or None, tags=tags)
         return _changed("updated", done.memory, "", f"Written: {', '.join(done.fields)}.")
     patch = metadata if tags is None else {**metadata, "tags": tags}
-    changed = db.documents.update(
-        given.item.id,
-        metadata_patch=patch or None,
-        title=title or None,
-        library=library or None,
+    told = _ingested(
+        db.documents.update(
+            given.item.id,
+            metadata_patch=patch or None,
+            title=title or None,
+            library=library or None,
+        )
     )
-    return _ingested(changed)
+    if not tags:
+        return told
+    where = to_json({"metadata.tags": {"array_contains": tags[0]}})
+    return f"{told}\nTags of a document are in its metadata: search with where={where}"
 
 
 def forget(db: Database, *, place: str) -> str:
     """Delete a document or memory; ask the user first, who can undo it: `mcpvectordb undo`. Its
     file stays.
     """
-    given = _only_one(db, place)
+    given = _to_change(db, place)
     if isinstance(given.item, Memory):
         db.memories.delete([given.item.id])
         what = cut(given.item.text, 120)
@@ -755,8 +771,8 @@ def forget(db: Database, *, place: str) -> str:
     return in_line(f"{given.place} was deleted: {what}")
 
 
-def _only_one(db: Database, place: str) -> Located:
-    """What a place names, if it can mean only one thing: it is to be changed."""
+def _to_change(db: Database, place: str) -> Located:
+    """What a place names, if it can be changed: a memory or a whole present document."""
     given = locate(db, place)
     if isinstance(given.item, Memory):
         return given
@@ -765,36 +781,21 @@ def _only_one(db: Database, place: str) -> Located:
             f"{cut(place, 200)} was replaced by {given.item.id} ({given.place}): name that one, if "
             "it is meant"
         )
-    [meant] = db.documents.candidates([place.strip()])
-    if len(meant) > 1:
-        raise InvalidInput(
-            f"{cut(place, 200)} may mean {len(meant)} documents, so nothing was changed; name one: "
-            + ", ".join(f"{each.document.path} ({each.document.id})" for each in meant[:5])
-        )
     if given.line is not None:
         raise InvalidInput("lines cannot be changed: name the whole document, without lines")
     return given
 
 
-def _memory_at(db: Database, place: str) -> Memory:
-    given = locate(db, place)
-    if isinstance(given.item, Memory):
-        return given.item
-    raise InvalidInput(f"{given.place} is a document; replace takes a memory such as memory:7")
-
-
 def _near(db: Database, text: str) -> list[Memory]:
     """Memories that say nearly the same as a text, best first."""
-    if not text.strip():
-        raise InvalidInput("text must not be blank: say what to remember")
-    found = db.memories.search(text[:_COMPARED], limit=5)
-    return [hit.item for hit in found if _is_near(hit, text)]
-
-
-def _is_near(hit: Hit[Memory], text: str) -> bool:
-    by_meaning = hit.relevance is not None and (hit.scores.vector or 0.0) >= NEAR_COSINE
-    ours, theirs = (set(_plain(each).split()) for each in (text, hit.item.text))
-    return by_meaning or len(ours & theirs) >= NEAR_WORDS * len(ours | theirs)
+    not_blank("text", text, ": say what to remember")
+    near = []
+    for hit in db.memories.search(text[:_COMPARED], limit=5):
+        by_meaning = hit.relevance is not None and (hit.scores.vector or 0.0) >= NEAR_COSINE
+        ours, theirs = (set(_plain(each).split()) for each in (text, hit.item.text))
+        if by_meaning or len(ours & theirs) >= NEAR_WORDS * len(ours | theirs):
+            near.append(hit.item)
+    return near
 
 
 def _plain(text: str) -> str:
@@ -825,15 +826,21 @@ def _synced(db: Database, done: Synced) -> str:
         "failed": len(done.failures),
     }
     backlog = db.documents.backlog()
-    lines = [
-        f"ingested into {done.library}: "
-        + ", ".join(
-            f"{count:,} {name}" for name, count in counts.items() if count or name == "indexed"
-        )
-    ]
+    told = [f"{count:,} {name}" for name, count in counts.items() if count or name == "indexed"]
+    lines = [f"ingested into {done.library}: {', '.join(told)}"]
     if done.skipped:
+        skipped = (f"{count:,} {why}" for why, count in done.skipped.items())
+        lines.append(f"Skipped: {', '.join(skipped)}")
+        lines += [in_line(f"- {path}: {why}") for path, why in done.skipped_paths[:_SKIPPED]]
+        if (more := sum(done.skipped.values()) - _SKIPPED) > 0:
+            lines.append(f"[{more:,} more skipped]")
+    if done.vanished:
+        shown = ", ".join(done.vanished[:_SKIPPED])
+        more = len(done.vanished) - _SKIPPED
         lines.append(
-            "Skipped: " + ", ".join(f"{count:,} {why}" for why, count in done.skipped.items())
+            in_line(f"No longer in the folder, still stored: {shown}")
+            + (f" and {more:,} more" if more > 0 else "")
+            + "; forget what is not wanted any more"
         )
     lines += [f"Failed: {Path(path).name}: {why}" for path, why in done.failures[:_FAILURES]]
     if (more := len(done.failures) - _FAILURES) > 0:
@@ -886,7 +893,7 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
         return Reply(content=(Text(text=str(error)),))
     said = str(error).rstrip(".")
     step = next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), "")
-    return Reply(content=(Text(text=f"{said}. {step}".rstrip()),), failed=True)
+    return failed(f"{said}. {step}".rstrip())
 
 
 # What to do after errors that do not say it themselves.

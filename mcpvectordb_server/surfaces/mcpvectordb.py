@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,21 +14,19 @@ from mcpvectordb import (
     Condition,
     Database,
     DatabaseError,
-    Document,
     Hit,
-    Ingested,
     IngestError,
     InvalidFilter,
     InvalidInput,
     MCPVectorDBError,
     ModelError,
     NotFound,
-    Refused,
     Unreadable,
     UnsupportedFormat,
 )
-from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import MAX_REPLY, prefix_that_fits
+from mcpvectordb_server.arguments import not_blank, within
+from mcpvectordb_server.grant import Grant, is_url
+from mcpvectordb_server.replies import MAX_REPLY, JsonReply, fields, noted, prefix_that_fits
 from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
 
 VERSION = "0.2.0"
@@ -60,16 +57,10 @@ _METADATA_HINT = 'keys of metadata go into an object of their own: {"metadata": 
 _CANDIDATES = 1000
 
 
-class IngestReply(TypedDict, total=False):
-    """What an ingest did."""
-
-    status: str
-    doc_id: str
-    source: str
-    library: str
-    chunk_count: int
-    note: str
-    error: str
+IngestReply = Annotated[
+    JsonReply,
+    fields(status=str, doc_id=str, source=str, library=str, chunk_count=int, note=str, error=str),
+]
 
 
 class FoundPassage(TypedDict):
@@ -90,14 +81,9 @@ class FoundPassage(TypedDict):
     relevance: float | None
 
 
-class SearchReply(TypedDict, total=False):
-    """Chunks, best first."""
-
-    results: list[FoundPassage]
-    note: str
-    truncated: str
-    status: str
-    error: str
+SearchReply = Annotated[
+    JsonReply, fields(results=list[FoundPassage], note=str, truncated=str, status=str, error=str)
+]
 
 
 class ListedDocument(TypedDict):
@@ -113,15 +99,12 @@ class ListedDocument(TypedDict):
     chunk_count: int
 
 
-class DocumentsReply(TypedDict, total=False):
-    """One page of documents, newest first."""
-
-    documents: list[ListedDocument]
-    count: int
-    note: str
-    truncated: str
-    status: str
-    error: str
+DocumentsReply = Annotated[
+    JsonReply,
+    fields(
+        documents=list[ListedDocument], count=int, note=str, truncated=str, status=str, error=str
+    ),
+]
 
 
 class LibraryCounts(TypedDict):
@@ -132,41 +115,27 @@ class LibraryCounts(TypedDict):
     chunk_count: int
 
 
-class LibrariesReply(TypedDict, total=False):
-    """All libraries."""
-
-    libraries: list[LibraryCounts]
-    note: str
-    truncated: str
-    status: str
-    error: str
-
-
-class DeleteReply(TypedDict, total=False):
-    """What a delete did."""
-
-    status: str
-    doc_id: str
-    deleted_chunks: int
-    note: str
-    error: str
-
-
-class DocumentReply(TypedDict, total=False):
-    """A whole document."""
-
-    doc_id: str
-    source: str
-    title: str
-    library: str
-    content: str
-    chunk_count: int
-    metadata: dict[str, Any]
-    truncated: str
-    status: str
-    error: str
-
-
+LibrariesReply = Annotated[
+    JsonReply, fields(libraries=list[LibraryCounts], note=str, truncated=str, status=str, error=str)
+]
+DeleteReply = Annotated[
+    JsonReply, fields(status=str, doc_id=str, deleted_chunks=int, note=str, error=str)
+]
+DocumentReply = Annotated[
+    JsonReply,
+    fields(
+        doc_id=str,
+        source=str,
+        title=str,
+        library=str,
+        content=str,
+        chunk_count=int,
+        metadata=dict[str, Any],
+        truncated=str,
+        status=str,
+        error=str,
+    ),
+]
 Library = Annotated[str, "Library (collection) to index into; made when it is new"]
 Metadata = Annotated[
     dict[str, Any] | None, "Arbitrary key-value metadata, returned with every result"
@@ -191,35 +160,18 @@ def ingest_file(
     call it once per file. `note` says what of a long document is not found by meaning yet. A file
     that takes more than ten seconds to read goes on in the background: call it again then.
     """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
+    if is_url(path):
         raise InvalidInput(
             f"path must be a file, not the URL {path[:100]!r}; use ingest_url for web pages"
         )
-    if not path.strip():
-        raise InvalidInput("path must not be blank")
-    if grant.roots == ():
-        raise Refused(
-            "files can be ingested over HTTP only from folders the server was started with (--root "
-            "DIR)"
-        )
+    not_blank("path", path)
+    grant.check_files()
     if (suffix := Path(path).suffix.lower()[1:]) in _CODE.split():
         raise UnsupportedFormat(
             f"Unsupported format .{suffix}: this tool reads documents; "
             "source code is ingested with `mcpvectordb ingest` on the command line"
         )
-    return _ingest_reply(
-        db.documents.ingest(
-            path,
-            library=library,
-            metadata=metadata,
-            update_metadata=False,
-            guard=True,
-            any_text=False,
-            roots=grant.roots or (),
-            progress=grant.progress,
-        ),
-        metadata,
-    )
+    return _ingested(db, path, library, metadata, any_text=False, **grant.reading())
 
 
 def ingest_url(
@@ -241,17 +193,7 @@ def ingest_url(
     """
     if not re.match(r"https?://", url, re.IGNORECASE):
         raise InvalidInput(f"url must begin with http:// or https://, not {url[:100]!r}")
-    return _ingest_reply(
-        db.documents.ingest(
-            url,
-            library=library,
-            metadata=metadata,
-            update_metadata=False,
-            progress=grant.progress,
-            wait=False,
-        ),
-        metadata,
-    )
+    return _ingested(db, url, library, metadata, progress=grant.progress, wait=False)
 
 
 Filter = Annotated[
@@ -282,9 +224,8 @@ def search(
     chance of 0 to 1 that a result is relevant; `note` says so when nothing relevant was found: then
     say that the documents have no answer, rather than answer from them.
     """
-    if not query.strip():
-        raise InvalidInput("query must not be blank")
-    _within("top_k", top_k, 1, 100)
+    not_blank("query", query)
+    within("top_k", top_k, 1, 100)
     where, content = _conditions(filter or {})
     limit = top_k if content is None else _CANDIDATES
     try:
@@ -292,11 +233,9 @@ def search(
             query, library=library, where=where, limit=limit, min_relevance=min_relevance
         )
     except InvalidFilter as error:  # a value that its field never has: nothing is equal to it
-        return SearchReply(results=[], note=f"nothing can match: {error}")
+        return {"results": [], "note": f"nothing can match: {error}"}
     hits = [hit for hit in found if content is None or hit.item.passage == content][:top_k]
-    reply = SearchReply(results=[_passage(hit) for hit in hits])
-    notes = [found.note] if found.note else []
-    notes += [found.verdict] if found.verdict and content is None else []
+    notes = [found.note, found.verdict if content is None else ""]
     if hits and found.uncalibrated and "relevance" not in found.reasons:
         notes.append(f"{_NOT_SEARCHED['relevance']}: {found.uncalibrated}")
     if found.reasons and (hits or db.documents.count()):
@@ -308,9 +247,7 @@ def search(
         )
     if "vector" in found.legs and found.backlog.note:
         notes.append(f"{found.backlog.note}.")
-    if notes:
-        reply["note"] = " ".join(notes)
-    return reply
+    return noted({"results": [_passage(hit) for hit in hits]}, *notes, by=" ")
 
 
 def list_documents(
@@ -326,17 +263,25 @@ def list_documents(
     `count` is the number of documents on this page: when it equals `limit`, there may be more at
     the next offset.
     """
-    _within("limit", limit, 1, 1000)
-    _within("offset", offset, 0, None)
+    within("limit", limit, 1, 1000)
+    if offset < 0:
+        raise InvalidInput(f"offset must be at least 0, not {offset}")
     documents = [
-        _listed_document(each)
+        ListedDocument(
+            doc_id=each.id,
+            source=each.source,
+            title=each.title,
+            library=each.library,
+            content_hash=each.hash,
+            created_at=each.created_at,
+            metadata=dict(each.metadata),
+            chunk_count=each.chunks,
+        )
         for each in db.documents.browse(library=library, limit=limit, offset=offset)
     ]
-    reply = DocumentsReply(documents=documents, count=len(documents))
     missing = "" if documents else db.documents.why_empty(library=library)
-    if note := "; ".join(filter(None, [missing, db.documents.backlog().note])):
-        reply["note"] = note
-    return reply
+    reply = {"documents": documents, "count": len(documents)}
+    return noted(reply, missing, db.documents.backlog().note)
 
 
 def list_libraries(db: Database) -> LibrariesReply:
@@ -345,15 +290,11 @@ def list_libraries(db: Database) -> LibrariesReply:
     Use this to learn which libraries can be given to `search`, `list_documents` and the ingest
     tools.
     """
-    reply = LibrariesReply(
-        libraries=[
-            LibraryCounts(library=each.name, document_count=each.documents, chunk_count=each.chunks)
-            for each in db.documents.libraries()
-        ]
-    )
-    if note := db.documents.backlog().note:
-        reply["note"] = note
-    return reply
+    libraries = [
+        LibraryCounts(library=each.name, document_count=each.documents, chunk_count=each.chunks)
+        for each in db.documents.libraries()
+    ]
+    return noted({"libraries": libraries}, db.documents.backlog().note)
 
 
 def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
@@ -362,14 +303,12 @@ def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
 
     Ask the user first. An id that is not there is no error: deleted_chunks is then 0.
     """
-    id = _given("doc_id", doc_id)
+    id = not_blank("doc_id", doc_id)
     found = db.documents.get([id])
     deleted = db.documents.delete(id)
     chunks = sum(each.chunks for each in found) if deleted else 0
-    reply = DeleteReply(status="deleted", doc_id=doc_id, deleted_chunks=chunks)
-    if not deleted:
-        reply["note"] = "no document has this id: nothing was deleted"
-    return reply
+    reply = {"status": "deleted", "doc_id": doc_id, "deleted_chunks": chunks}
+    return noted(reply, "" if deleted else "no document has this id: nothing was deleted")
 
 
 def get_document(db: Database, *, doc_id: DocId) -> DocumentReply:
@@ -378,19 +317,19 @@ def get_document(db: Database, *, doc_id: DocId) -> DocumentReply:
     Use this after `search`, when a passage is not enough. A very long document comes in parts:
     `truncated` then says with which doc_id to ask for the next one.
     """
-    id, _, start = _given("doc_id", doc_id).partition("#")
+    id, _, start = not_blank("doc_id", doc_id).partition("#")
     document, text = db.documents.get(id), db.documents.text(id)
     offset = max(0, _number(start))
     part = prefix_that_fits(text[offset:], MAX_REPLY * 9 // 10)
-    reply = DocumentReply(
-        doc_id=id,
-        source=document.source,
-        title=document.title,
-        library=document.library,
-        content=part,
-        chunk_count=document.chunks,
-        metadata=dict(document.metadata),
-    )
+    reply = {
+        "doc_id": id,
+        "source": document.source,
+        "title": document.title,
+        "library": document.library,
+        "content": part,
+        "chunk_count": document.chunks,
+        "metadata": dict(document.metadata),
+    }
     if (end := offset + len(part)) < len(text):
         reply["truncated"] = (
             f"characters {offset:,} to {end:,} of {len(text):,}; "
@@ -422,24 +361,27 @@ _NOT_SEARCHED = {
 }
 
 
-def _ingest_reply(done: Ingested, metadata: Mapping[str, Any] | None) -> IngestReply:
-    document = done.document
-    reply = IngestReply(
-        status=done.status,
-        doc_id=document.id,
-        source=document.source,
-        library=document.library,
-        chunk_count=0 if done.status == "skipped" else document.chunks,
+def _ingested(
+    db: Database, source: str, library: str, metadata: dict[str, Any] | None, **options: Any
+) -> IngestReply:
+    done = db.documents.ingest(
+        source, library=library, metadata=metadata, update_metadata=False, **options
     )
-    notes = [done.note] if done.note else []
+    document = done.document
+    reply = {
+        "status": done.status,
+        "doc_id": document.id,
+        "source": document.source,
+        "library": document.library,
+        "chunk_count": 0 if done.status == "skipped" else document.chunks,
+    }
+    kept = ""
     if done.status == "skipped" and {**document.metadata, **(metadata or {})} != document.metadata:
-        notes.append(
+        kept = (
             "the content is unchanged, so the metadata was left as it is; to change it, delete the "
             "document and ingest it again, or use `mcpvectordb update` on the command line"
         )
-    if notes:
-        reply["note"] = "; ".join(notes)
-    return reply
+    return noted(reply, done.note, kept)
 
 
 def _passage(hit: Hit[Chunk]) -> FoundPassage:
@@ -457,31 +399,6 @@ def _passage(hit: Hit[Chunk]) -> FoundPassage:
         metadata=dict(document.metadata),
         relevance=None if hit.relevance is None else round(hit.relevance, 3),
     )
-
-
-def _listed_document(document: Document) -> ListedDocument:
-    return ListedDocument(
-        doc_id=document.id,
-        source=document.source,
-        title=document.title,
-        library=document.library,
-        content_hash=document.hash,
-        created_at=document.created_at,
-        metadata=dict(document.metadata),
-        chunk_count=document.chunks,
-    )
-
-
-def _within(name: str, value: int, least: int, most: int | None) -> None:
-    if value < least or (most is not None and value > most):
-        allowed = f"at least {least}" if most is None else f"{least} to {most}"
-        raise InvalidInput(f"{name} must be {allowed}, not {value}")
-
-
-def _given(name: str, value: str) -> str:
-    if not value.strip():
-        raise InvalidInput(f"{name} must not be blank")
-    return value.strip()
 
 
 def _conditions(filter: dict[str, Any]) -> tuple[list[Condition], str | None]:

@@ -23,31 +23,33 @@ from mcpvectordb import (
     TooLarge,
     Unreadable,
 )
-from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import MAX_ECHO, cut
-from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, Surface, Tool
+from mcpvectordb_server.arguments import not_blank, within
+from mcpvectordb_server.grant import Grant, is_url
+from mcpvectordb_server.replies import MAX_ECHO, JsonReply, cut, fields, noted
+from mcpvectordb_server.surface import OVERWRITES, READS, STORES, Surface, Tool
 
 VERSION = "2025-11-09"
 
 CHUNK_SIZE, CHUNK_OVERLAP = 400, 60
 MAX_QUERY = 1_000
-MAX_RESULTS = 100
-# The limit of a listing of all documents; a reply that is too long is cut later, and says so.
 # Documents in one listing: more of them hardly fit into a reply.
 MOST_LISTED = 1_000
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class OpenragIngestReply(TypedDict, total=False):
-    """What an ingest did."""
-
-    status: str
-    document_id: str
-    filename: str
-    file_size: int
-    chunk_count: int
-    message: str
-    error: str
+OpenragIngestReply = Annotated[
+    JsonReply,
+    fields(
+        status=str,
+        document_id=str,
+        filename=str,
+        file_size=int,
+        chunk_count=int,
+        message=str,
+        note=str,
+        error=str,
+    ),
+]
 
 
 class OpenragResult(TypedDict):
@@ -61,16 +63,19 @@ class OpenragResult(TypedDict):
     chunk_index: int
 
 
-class OpenragQueryReply(TypedDict, total=False):
-    """Chunks, most similar first."""
-
-    status: str
-    query: str
-    total_results: int
-    results: list[OpenragResult]
-    message: str
-    truncated: str
-    error: str
+OpenragQueryReply = Annotated[
+    JsonReply,
+    fields(
+        status=str,
+        query=str,
+        total_results=int,
+        results=list[OpenragResult],
+        message=str,
+        note=str,
+        truncated=str,
+        error=str,
+    ),
+]
 
 
 class OpenragListedDocument(TypedDict):
@@ -84,25 +89,21 @@ class OpenragListedDocument(TypedDict):
     status: str
 
 
-class OpenragDocumentsReply(TypedDict, total=False):
-    """All documents, oldest first."""
-
-    status: str
-    total_documents: int
-    documents: list[OpenragListedDocument]
-    message: str
-    truncated: str
-    error: str
-
-
-class OpenragDeleteReply(TypedDict, total=False):
-    """What a delete did."""
-
-    status: str
-    document_id: str
-    chunks_deleted: int
-    message: str
-    error: str
+OpenragDocumentsReply = Annotated[
+    JsonReply,
+    fields(
+        status=str,
+        total_documents=int,
+        documents=list[OpenragListedDocument],
+        message=str,
+        note=str,
+        truncated=str,
+        error=str,
+    ),
+]
+OpenragDeleteReply = Annotated[
+    JsonReply, fields(status=str, document_id=str, chunks_deleted=int, message=str, error=str)
+]
 
 
 class OpenragStatistics(TypedDict):
@@ -117,13 +118,9 @@ class OpenragStatistics(TypedDict):
     chunk_overlap: int
 
 
-class OpenragStatsReply(TypedDict, total=False):
-    """The figures of the whole file."""
-
-    status: str
-    statistics: OpenragStatistics
-    message: str
-    error: str
+OpenragStatsReply = Annotated[
+    JsonReply, fields(status=str, statistics=OpenragStatistics, note=str, error=str)
+]
 
 
 class OpenragError(MCPVectorDBError):
@@ -144,19 +141,13 @@ def ingest_document(
     `query_documents` finds them.
 
     The file must be on the machine the server runs on. Each call stores a new document: to replace
-    one, delete the old one with `delete_document`. `message` says what of a long document cannot be
+    one, delete the old one with `delete_document`. `note` says what of a long document cannot be
     queried yet. A file that takes more than ten seconds to read goes on in the background: the same
     call again then returns its result.
     """
-    if not file_path.strip():
-        raise InvalidInput("file_path must not be blank")
-    if grant.roots == ():
-        raise Refused(
-            "files can be ingested over HTTP only from folders the server was started with (--root "
-            "DIR)"
-        )
-    # The library would fetch a URL.
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", file_path):
+    not_blank("file_path", file_path)
+    grant.check_files()
+    if is_url(file_path):  # which the library would fetch
         raise OpenragError("file_not_found", f"File does not exist: {file_path}")
     try:
         done = db.documents.ingest(
@@ -165,23 +156,20 @@ def ingest_document(
             chunk_size=CHUNK_SIZE,
             chunk_overlap=CHUNK_OVERLAP,
             duplicate=True,
-            guard=True,
-            roots=grant.roots or (),
-            progress=grant.progress,
+            **grant.reading(),
         )
     except IngestError as error:
         raise _specified(file_path, error) from None
     document = done.document
-    return OpenragIngestReply(
-        status="success",
-        document_id=document.id,
-        filename=_name(document),
-        file_size=document.size,
-        chunk_count=document.chunks,
-        message=f"Document {done.note}"
-        if done.pending and done.note
-        else "; ".join(filter(None, ["Document ingested successfully", done.note])),
-    )
+    reply = {
+        "status": "success",
+        "document_id": document.id,
+        "filename": _name(document),
+        "file_size": document.size,
+        "chunk_count": document.chunks,
+        "message": "Document ingested successfully",
+    }
+    return noted(reply, done.note)
 
 
 def query_documents(
@@ -204,10 +192,8 @@ def query_documents(
         raise InvalidInput(
             f"query has {len(query):,} characters; at most {MAX_QUERY:,} are allowed"
         )
-    if not 1 <= max_results <= MAX_RESULTS:
-        raise InvalidInput(f"max_results must be 1 to {MAX_RESULTS}, not {max_results}")
-    if not 0 <= min_similarity <= 1:
-        raise InvalidInput(f"min_similarity must be 0 to 1, not {min_similarity}")
+    within("max_results", max_results, 1, 100)
+    within("min_similarity", min_similarity, 0, 1)
     if not db.documents.count():
         raise OpenragError("empty_collection", "No documents have been ingested yet")
     found = db.documents.search(query, mode="vector", limit=max_results, plain=True)
@@ -217,14 +203,10 @@ def query_documents(
             f"Documents cannot be searched by meaning: {found.reasons['vector']}",
         )
     results = [each for each in map(_result, found) if each["similarity_score"] >= min_similarity]
-    reply = OpenragQueryReply(
-        status="success", query=query, total_results=len(results), results=results
-    )
-    message = [found.verdict if results else "No results found matching the query"]
-    message += [found.backlog.note]
-    if any(message):
-        reply["message"] = "; ".join(filter(None, message))
-    return reply
+    reply = {"status": "success", "query": query, "total_results": len(results), "results": results}
+    if not results:
+        reply["message"] = "No results found matching the query"
+    return noted(reply, found.verdict if results else "", found.backlog.note)
 
 
 def list_documents(db: Database) -> OpenragDocumentsReply:
@@ -236,28 +218,32 @@ def list_documents(db: Database) -> OpenragDocumentsReply:
     """
     total = db.documents.count()
     oldest = db.documents.browse(limit=MOST_LISTED, offset=max(0, total - MOST_LISTED))[::-1]
+    waiting = {"id": {"in": [each.id for each in oldest]}, "pending": {"gt": 0}}
     pending = (
-        {
-            each.id
-            for each in db.documents.browse(
-                where={"id": {"in": [each.id for each in oldest]}, "pending": {"gt": 0}},
-                limit=MOST_LISTED,
-            )
-        }
+        {each.id for each in db.documents.browse(where=waiting, limit=MOST_LISTED)}
         if oldest
         else set()
     )
-    listed = [_listed_document(each, each.id in pending) for each in oldest]
-    reply = OpenragDocumentsReply(status="success", total_documents=total, documents=listed)
-    notes = [db.documents.backlog().note if listed else "No documents have been ingested yet"]
-    if total > len(listed):
-        notes.append(
-            f"only the first {len(listed):,} of {total:,} documents are listed; find others by "
-            "querying"
+    listed = [
+        OpenragListedDocument(
+            document_id=each.id,
+            filename=_name(each),
+            file_size=each.size,
+            chunk_count=each.chunks,
+            created_at=each.created_at.replace("+00:00", "Z"),
+            status="pending" if each.id in pending else "completed",
         )
-    if message := "; ".join(filter(None, notes)):
-        reply["message"] = message
-    return reply
+        for each in oldest
+    ]
+    reply = {"status": "success", "total_documents": total, "documents": listed}
+    if not listed:
+        reply["message"] = "No documents have been ingested yet"
+    more = (
+        f"only the first {len(listed):,} of {total:,} documents are listed; find others by querying"
+        if total > len(listed)
+        else ""
+    )
+    return noted(reply, db.documents.backlog().note, more)
 
 
 def delete_document(
@@ -279,12 +265,12 @@ def delete_document(
             "document_not_found", f"Document not found: {cut(document_id, MAX_ECHO)}"
         )
     removed = found[0].chunks if found else 0
-    return OpenragDeleteReply(
-        status="success",
-        document_id=document_id,
-        chunks_deleted=removed,
-        message=f"Document and {removed} chunks deleted successfully",
-    )
+    return {
+        "status": "success",
+        "document_id": document_id,
+        "chunks_deleted": removed,
+        "message": f"Document and {removed} chunks deleted successfully",
+    }
 
 
 def get_stats(db: Database) -> OpenragStatsReply:
@@ -294,9 +280,9 @@ def get_stats(db: Database) -> OpenragStatsReply:
     stats = db.stats()
     is_file = stats.path != ":memory:" and not stats.origins
     path = str(Path(stats.path).absolute()) if is_file else stats.path
-    reply = OpenragStatsReply(
-        status="success",
-        statistics=OpenragStatistics(
+    reply = {
+        "status": "success",
+        "statistics": OpenragStatistics(
             total_documents=stats.documents,
             total_chunks=stats.chunks,
             storage_path=path,
@@ -305,10 +291,8 @@ def get_stats(db: Database) -> OpenragStatsReply:
             chunk_size=CHUNK_SIZE,
             chunk_overlap=CHUNK_OVERLAP,
         ),
-    )
-    if note := db.documents.backlog().note:
-        reply["message"] = note
-    return reply
+    }
+    return noted(reply, db.documents.backlog().note)
 
 
 def failure(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
@@ -366,17 +350,6 @@ def _result(hit: Hit[Chunk]) -> OpenragResult:
     )
 
 
-def _listed_document(document: Document, pending: bool) -> OpenragListedDocument:
-    return OpenragListedDocument(
-        document_id=document.id,
-        filename=_name(document),
-        file_size=document.size,
-        chunk_count=document.chunks,
-        created_at=document.created_at.replace("+00:00", "Z"),
-        status="pending" if pending else "completed",
-    )
-
-
 SURFACE = Surface(
     name="openrag",
     version=VERSION,
@@ -390,7 +363,7 @@ SURFACE = Surface(
         "orders found in it."
     ),
     tools=(
-        Tool(ingest_document, "Ingest a text file", ADDS._replace(idempotent=False)),
+        Tool(ingest_document, "Ingest a text file", STORES),
         Tool(query_documents, "Query documents", READS, more="lower max_results"),
         Tool(list_documents, "List documents", READS, more="find others by querying"),
         Tool(delete_document, "Delete a document", OVERWRITES),

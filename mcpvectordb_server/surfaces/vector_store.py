@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
-from mcpvectordb import Condition, Database, Hit, InvalidInput, MCPVectorDBError, Vector
-from mcpvectordb_server.arguments import ArgumentError
-from mcpvectordb_server.replies import MAX_REPLY
+from mcpvectordb import Condition, Database, MCPVectorDBError
+from mcpvectordb_server.arguments import ArgumentError, not_blank
+from mcpvectordb_server.replies import MAX_REPLY, JsonReply, fields, noted
 from mcpvectordb_server.surface import OVERWRITES, READS, Surface, Tool
 
 VERSION = "1"
@@ -22,15 +22,7 @@ _INVALID = {
     "embedding": "Embedding must be a non-empty array of numbers",
     "query": "Query embedding must be a non-empty array",
 }
-
-
-class VectorAddReply(TypedDict, total=False):
-    """What an add did."""
-
-    status: str
-    id: str
-    dimension: int
-    error: str
+VectorAddReply = Annotated[JsonReply, fields(status=str, id=str, dimension=int, error=str)]
 
 
 class VectorMatch(TypedDict):
@@ -41,30 +33,12 @@ class VectorMatch(TypedDict):
     metadata: dict[str, Any]
 
 
-class VectorSearchReply(TypedDict, total=False):
-    """Vectors, nearest first."""
-
-    results: list[VectorMatch]
-    total_searched: int
-    note: str
-    truncated: str
-    error: str
-
-
-class VectorDeleteReply(TypedDict, total=False):
-    """What a delete did."""
-
-    deleted: bool
-    id: str
-    error: str
-
-
-class VectorCountReply(TypedDict, total=False):
-    """How many vectors there are."""
-
-    count: int
-    store_name: str
-    error: str
+VectorSearchReply = Annotated[
+    JsonReply,
+    fields(results=list[VectorMatch], total_searched=int, note=str, truncated=str, error=str),
+]
+VectorDeleteReply = Annotated[JsonReply, fields(deleted=bool, id=str, error=str)]
+VectorCountReply = Annotated[JsonReply, fields(count=int, store_name=str, error=str)]
 
 
 # Any, because a number that is sent as text must be refused here; `_numbers` checks the items.
@@ -99,7 +73,7 @@ def vector_add(
         namespace=namespace or "",
         metadata=metadata,
     )
-    return VectorAddReply(status=added.status, id=id, dimension=added.vector.dimension)
+    return {"status": added.status, "id": id, "dimension": added.vector.dimension}
 
 
 def vector_search(
@@ -133,10 +107,15 @@ def vector_search(
         where=where,
         limit=max(0, min(k, total, MOST_RESULTS)),
     )
-    reply = VectorSearchReply(results=[_match(hit) for hit in hits], total_searched=total)
-    if hits.note and db.vectors.stores():
-        reply["note"] = hits.note
-    return reply
+    # A distance is positive here, as in the store's metric, and not negated.
+    results = [
+        VectorMatch(
+            id=each.item.id, score=each.scores.vector or 0.0, metadata=dict(each.item.metadata)
+        )
+        for each in hits
+    ]
+    reply = {"results": results, "total_searched": total}
+    return noted(reply, hits.note if db.vectors.stores() else "")
 
 
 def vector_delete(
@@ -148,7 +127,7 @@ def vector_delete(
     stays.
     """
     deleted = db.vectors.delete(id, store=_store(store_name), namespace=namespace or "")
-    return VectorDeleteReply(deleted=deleted > 0, id=id)
+    return {"deleted": deleted > 0, "id": id}
 
 
 def vector_count(
@@ -157,9 +136,10 @@ def vector_count(
     """Count the vectors of a store, or of one of its namespaces; a store that does not exist has
     0.
     """
-    return VectorCountReply(
-        count=db.vectors.count(store=_store(store_name), namespace=namespace), store_name=store_name
-    )
+    return {
+        "count": db.vectors.count(store=_store(store_name), namespace=namespace),
+        "store_name": store_name,
+    }
 
 
 def failure(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
@@ -175,16 +155,8 @@ def _numbers(name: str, items: list[Any]) -> list[Any]:
 
 
 def _store(name: str) -> str:
-    if not name.strip():
-        raise InvalidInput("store_name must not be blank")
+    not_blank("store_name", name)
     return name
-
-
-def _match(hit: Hit[Vector]) -> VectorMatch:
-    """The match with the score of the store's metric: a distance is positive, not negated."""
-    return VectorMatch(
-        id=hit.item.id, score=hit.scores.vector or 0.0, metadata=dict(hit.item.metadata)
-    )
 
 
 SURFACE = Surface(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import filters
 from mcpvectordb.errors import InvalidFilter
+from mcpvectordb.filters.dialect import FUNCTIONS, SQLITE, FilterDialect
 from mcpvectordb.records import Condition
 from tests.reference_filters import matches
 from tests.support import scaled
@@ -30,11 +31,11 @@ def written(metadata: Any) -> str | None:
 class Shelf:
     """A real table of titles, sizes and metadata, asked through compiled filters."""
 
-    dialect: filters.FilterDialect = filters.SQLITE
+    dialect: FilterDialect = SQLITE
 
     def __init__(self) -> None:
         self.connection: Any = apsw.Connection(":memory:")
-        for name, (function, arguments) in filters.FUNCTIONS.items():
+        for name, (function, arguments) in FUNCTIONS.items():
             self.connection.create_scalar_function(name, function, arguments, deterministic=True)
         self.connection.execute(
             "CREATE TABLE items (key INTEGER PRIMARY KEY, title TEXT, size INTEGER, metadata TEXT) "
@@ -86,8 +87,7 @@ class PostgresShelf(Shelf):
 
         from mcpvectordb.filters.postgres import POSTGRES
         from mcpvectordb.postgres import schema
-        from mcpvectordb.postgres.connection import Server
-        from mcpvectordb.postgres.session import Session
+        from mcpvectordb.postgres.connection import Server, Session
 
         self.dialect = POSTGRES
         server = Server(url)
@@ -168,7 +168,7 @@ def test_no_condition_selects_everything(shelf: Shelf, where: Any) -> None:
     assert shelf.select(where) == [0, 1]
 
 
-def test_a_mapping_means_equality_or_operators_and_all_must_hold() -> None:
+def test_a_where_is_a_mapping_or_a_list_of_tuples() -> None:
     where = {"title": "a", "metadata.year": {"gte": 2020, "lt": 2025}, "metadata.tags": ["x"]}
     assert filters.conditions(where) == [
         Condition("title", "eq", "a"),
@@ -176,27 +176,12 @@ def test_a_mapping_means_equality_or_operators_and_all_must_hold() -> None:
         Condition("metadata.year", "lt", 2025),
         Condition("metadata.tags", "eq", ["x"]),
     ]
-
-
-def test_conditions_may_be_plain_tuples_of_two_to_four() -> None:
-    where = [
-        ("title", "exists"),
-        ("title", "eq", "a"),
-        ("title", "eq", "a", False),
-        Condition("size", "gt", 1),
-    ]
-    assert filters.conditions(where) == [
+    listed = [("title", "exists"), ("title", "eq", "a", False), Condition("size", "gt", 1)]
+    assert filters.conditions(listed) == [
         Condition("title", "exists"),
-        Condition("title", "eq", "a"),
         Condition("title", "eq", "a", case_sensitive=False),
         Condition("size", "gt", 1),
     ]
-
-
-def test_all_conditions_must_hold(shelf: Shelf) -> None:
-    shelf.fill([("a", 1, {"k": 1}), ("a", 2, {"k": 2}), ("b", 3, {"k": 2})])
-    assert shelf.select({"title": "a", "metadata.k": 2}) == [1]
-    assert shelf.select({"metadata.k": {"gte": 1, "lt": 2}}) == [0]
 
 
 def test_a_dotted_field_is_a_path_and_a_tuple_names_keys_with_dots(shelf: Shelf) -> None:
@@ -212,252 +197,79 @@ def test_a_path_does_not_step_into_arrays(shelf: Shelf) -> None:
     assert shelf.select({"metadata.0": "x"}) == []
 
 
-# What operators mean.
+# What operators mean: some examples; the reference implementation says it of all values.
 
 ZOO = [5, 5.0, 5.5, "5", True, False, 1, 0, None, "a", "A", "", [], [5], {}, {"a": 1}, ...]
+NUMERIC = [9, 10.5, "11", " 1e2 ", "-3", "abc", "12abc", "0x20", True, None, [99], {"a": 99}]
+STRINGS = ["50% off", "50x off", "a_b", "aXb", 1505, 50.25, True, None, ["50%"], "5"]
+NAMES = ["Straße", "STRASSE", "Österreich", 7]
+LISTS = [["a", "B"], [1], [1.0, 2], [True], ["1"], [[1]], "a", 1, {"x": "a"}, None, ...]
+DAYS = ["2024-01-31", "2024-02-01", "2024-02-01T10:00Z", "\U0001f600", "\uffff", 2025, None]
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("stored", "condition", "expected"),
     [
-        (5, [5, 5.0]),
-        (5.0, [5, 5.0]),
-        ("5", ["5"]),
-        (True, [True]),
-        (False, [False]),
-        (1, [1]),
-        (0, [0]),
-        ("a", ["a"]),
-        ("", [""]),
-        (None, [None]),
-        ([], [[]]),
-        ([5.0], [[5]]),
-        ({}, [{}]),
-        ({"a": 1.0}, [{"a": 1}]),
-        ({"a": True}, []),
+        (ZOO, ("eq", 5), [5, 5.0]),
+        (ZOO, ("eq", "5"), ["5"]),
+        (ZOO, ("eq", True), [True]),
+        (ZOO, ("eq", None), [None]),
+        (ZOO, ("eq", [5.0]), [[5]]),
+        (ZOO, ("eq", {"a": 1.0}), [{"a": 1}]),
+        (ZOO, ("ne", 5), ["5", 5.5, True, False, 1, 0, "a", "A", "", [], [5], {}, {"a": 1}]),
+        (ZOO, ("exists",), [5, 5.0, 5.5, "5", True, False, 1, 0, *ZOO[9:-1]]),
+        (ZOO, ("not_exists",), [None, ...]),
+        (ZOO, ("is_null",), [None]),
+        (ZOO, ("in", [5, "a"]), [5, 5.0, "5", "a"]),
+        (ZOO, ("in", ["true"]), [True]),
+        (ZOO, ("not_in", [5, 1, True, 0, "a"]), [5.5, False, "A", "", [], [5], {}, {"a": 1}]),
+        (NUMERIC, ("gt", 10), [10.5, "11", " 1e2 "]),
+        (NUMERIC, ("lte", 9), [9, "-3"]),
+        (DAYS, ("gte", "2024-02-01"), DAYS[1:5]),
+        (DAYS, ("gt", "\uffff"), ["\U0001f600"]),
+        (STRINGS, ("contains", "0%"), ["50% off"]),
+        (STRINGS, ("contains", "a_b"), ["a_b"]),
+        (STRINGS, ("starts_with", "50"), ["50% off", "50x off", 50.25]),
+        (STRINGS, ("ends_with", "5"), [1505, 50.25, "5"]),
+        (LISTS, ("array_contains", 1), [[1], [1.0, 2]]),
+        (LISTS, ("array_contains", "b", False), [["a", "B"]]),
+        (NAMES, ("eq", "STRASSE", False), ["Straße", "STRASSE"]),
+        (NAMES, ("not_in", ["ÖSTERREICH", 7], False), ["Straße", "STRASSE"]),
+        (NAMES, ("ends_with", "SSE", False), ["Straße", "STRASSE"]),
+        ([["A"], ["a"]], ("eq", ["a"], False), [["a"]]),
     ],
 )
-def test_eq_compares_as_json_does(shelf: Shelf, value: Any, expected: list[Any]) -> None:
-    assert list(map(repr, selected(shelf, ZOO, "eq", value))) == list(map(repr, expected))
-    assert list(map(repr, selected(shelf, ZOO, "ne", value))) == [
-        repr(each)
-        for each in ZOO
-        if each is not None and each is not ... and repr(each) not in map(repr, expected)
-    ]
-
-
-def test_the_order_of_an_objects_keys_does_not_count_but_that_of_an_array_does(
-    shelf: Shelf,
+def test_operators_mean_what_the_documentation_says(
+    shelf: Shelf, stored: list[Any], condition: tuple[Any, ...], expected: list[Any]
 ) -> None:
-    one, same = {"a": 1, "b": {"c": 2, "d": [1, 2]}}, {"b": {"d": [1, 2], "c": 2}, "a": 1.0}
-    assert selected(shelf, [one, same, {"a": 1, "b": {"c": 2, "d": [2, 1]}}], "eq", one) == [
-        one,
-        same,
-    ]
-
-
-def test_ordering_by_a_number_reads_numeric_strings_and_leaves_other_values_out(
-    shelf: Shelf,
-) -> None:
-    values = [
-        9,
-        10.5,
-        "11",
-        " 1e2 ",
-        "-3",
-        "abc",
-        "12abc",
-        "0x20",
-        "",
-        True,
-        None,
-        [99],
-        {"a": 99},
-        ...,
-    ]
-    assert selected(shelf, values, "gt", 10) == [10.5, "11", " 1e2 "]
-    assert selected(shelf, values, "gte", 10.5) == [10.5, "11", " 1e2 "]
-    assert selected(shelf, values, "lt", 10) == [9, "-3"]
-    assert selected(shelf, values, "lte", 9) == [9, "-3"]
-
-
-def test_ordering_by_a_string_compares_strings_by_code_point(shelf: Shelf) -> None:
-    values = [
-        "2024-01-31",
-        "2024-02-01",
-        "2024-02-01T10:00:00Z",
-        "\U0001f600",
-        "\uffff",
-        2025,
-        None,
-        ["2024-03-01"],
-    ]
-    assert selected(shelf, values, "gte", "2024-02-01") == values[1:5]
-    assert selected(shelf, values, "gt", "\uffff") == ["\U0001f600"]
-    assert selected(shelf, values, "lt", "2024-02-01") == ["2024-01-31"]
-
-
-def test_in_compares_texts_and_numbers(shelf: Shelf) -> None:
-    values = [10, 10.0, "10", 1, True, False, "true", "x", None, ["x"], ...]
-    assert selected(shelf, values, "in", ["10"]) == [10, "10"]
-    assert selected(shelf, values, "in", [10]) == [10, 10.0, "10"]
-    assert selected(shelf, values, "in", (10.0, "x")) == [10, 10.0, "10", "x"]
-    assert list(map(repr, selected(shelf, values, "in", [True]))) == ["True", "'true'"]
-    assert list(map(repr, selected(shelf, values, "in", [1]))) == ["1"]
-    assert list(map(repr, selected(shelf, values, "not_in", [True, 10]))) == [
-        "1",
-        "False",
-        "'x'",
-        "['x']",
-    ]
-
-
-def test_a_null_does_not_exist_but_is_null(shelf: Shelf) -> None:
-    values = [None, 0, False, "", [], ...]
-    assert selected(shelf, values, "exists") == [0, False, "", []]
-    assert selected(shelf, values, "not_exists") == [None, ...]
-    assert selected(shelf, values, "is_null") == [None]
-    assert selected(shelf, values, "is_not_null") == [0, False, "", []]
-    shelf.fill([("", 0, None)])
-    assert shelf.select({"metadata.k": {"not_exists": True}}) == [0]
-    assert shelf.select({"metadata.k": {"exists": True}}) == []
-
-
-def test_string_operators_have_no_wildcards_and_read_numbers_as_written(shelf: Shelf) -> None:
-    values = [
-        "50% off",
-        "50x off",
-        "a_b",
-        "a*b",
-        "a[b",
-        "aXb",
-        1505,
-        50.25,
-        True,
-        None,
-        ["50%"],
-        "5",
-    ]
-    assert selected(shelf, values, "contains", "0%") == ["50% off"]
-    assert selected(shelf, values, "contains", "a_b") == ["a_b"]
-    assert selected(shelf, values, "contains", "50") == ["50% off", "50x off", 1505, 50.25]
-    assert selected(shelf, values, "starts_with", "a*") == ["a*b"]
-    assert selected(shelf, values, "starts_with", "50") == ["50% off", "50x off", 50.25]
-    assert selected(shelf, values, "ends_with", "[b") == ["a[b"]
-    assert selected(shelf, values, "ends_with", "5") == [1505, 50.25, "5"]
-    assert selected(shelf, values, "ends_with", "505") == [1505]
-    for operator in ("contains", "starts_with", "ends_with"):
-        assert selected(shelf, values, operator, "") == [*values[:8], "5"]
-
-
-def test_array_contains_matches_only_arrays(shelf: Shelf) -> None:
-    values = [
-        ["a", "B"],
-        [1],
-        [1.0, 2],
-        [True],
-        ["1"],
-        [[1]],
-        "a",
-        1,
-        {"x": "a"},
-        {"x": 1},
-        None,
-        ...,
-    ]
-    assert selected(shelf, values, "array_contains", "a") == [["a", "B"]]
-    assert selected(shelf, values, "array_contains", 1) == [[1], [1.0, 2]]
-    assert list(map(repr, selected(shelf, values, "array_contains", True))) == ["[True]"]
-    assert selected(shelf, values, "array_contains", "b") == []
-    assert selected(shelf, values, "array_contains", "b", False) == [["a", "B"]]
+    assert sorted(map(repr, selected(shelf, stored, *condition))) == sorted(map(repr, expected))
 
 
 @pytest.mark.parametrize(
-    ("operator", "value", "expected"),
+    "condition",
     [
-        ("eq", "STRASSE", ["Straße", "STRASSE"]),
-        ("ne", "strasse", ["Österreich", 7]),
-        ("in", ["ÖSTERREICH"], ["Österreich"]),
-        ("contains", "RREI", ["Österreich"]),
-        ("not_in", ["ÖSTERREICH", 7], ["Straße", "STRASSE"]),
-        ("starts_with", "öST", ["Österreich"]),
-        ("ends_with", "SSE", ["Straße", "STRASSE"]),
-        ("gte", "ÖS", ["Österreich"]),
-        ("eq", 7, [7]),
-        ("in", [7], [7]),
-    ],
-)
-def test_case_is_folded_by_unicodes_rules_when_asked(
-    shelf: Shelf, operator: str, value: Any, expected: list[Any]
-) -> None:
-    assert (
-        selected(shelf, ["Straße", "STRASSE", "Österreich", 7], operator, value, False) == expected
-    )
-
-
-def test_strings_inside_arrays_and_objects_keep_their_case_in_eq(shelf: Shelf) -> None:
-    assert selected(shelf, [["A"], ["a"]], "eq", ["a"], False) == [["a"]]
-
-
-def test_python_functions_are_called_only_for_case_folding_and_structured_values() -> None:
-    for operator, value in [
         ("eq", "a"),
         ("in", ["a"]),
         ("contains", "a"),
         ("array_contains", "a"),
         ("gt", "a"),
-    ]:
-        sql, _ = filters.compile(
-            filters.conditions([("metadata.k", operator, value)]), COLUMNS, "m"
-        )
-        assert not any(name in sql for name in filters.FUNCTIONS)
-    for operator, value in [
-        ("eq", 1),
-        ("in", [1, 2]),
-        ("gt", 1),
-        ("exists", None),
-        ("array_contains", True),
-    ]:
-        sql, _ = filters.compile(
-            filters.conditions([("metadata.k", operator, value, False)]), COLUMNS, "m"
-        )
-        assert not any(name in sql for name in filters.FUNCTIONS)
-
-
-def test_columns_take_the_same_operators_and_a_null_column_is_a_null(shelf: Shelf) -> None:
-    shelf.fill([("10", 10, None), ("Ten", 5, None), (None, None, None)])
-    assert shelf.select({"title": "10"}) == [0]
-    assert shelf.select({"title": 10}) == []
-    assert shelf.select({"size": 10.0}) == [0]
-    assert shelf.select({"size": "10"}) == []
-    assert shelf.select({"title": {"ne": "10"}}) == [1]
-    assert shelf.select({"size": {"in": ["10", 5]}}) == [0, 1]
-    assert shelf.select({"title": {"in": [10]}}) == [0]
-    assert shelf.select({"title": {"gte": 9}}) == [0]
-    assert shelf.select({"size": {"starts_with": "1"}}) == [0]
-    assert shelf.select([("title", "eq", "TEN", False)]) == [1]
-    assert shelf.select({"title": {"exists": True}}) == [0, 1]
-    assert shelf.select({"title": {"not_exists": True}}) == [2]
-    assert shelf.select({"size": None}) == [2]
-    assert shelf.select({"title": {"array_contains": "10"}}) == []
-    assert shelf.select([("title", "eq", ["10"])]) == []
-    assert shelf.select([(("title",), "eq", "Ten")]) == [1]
+        ("eq", 1, False),
+        ("in", [1, 2], False),
+        ("gt", 1, False),
+        ("exists", None, False),
+        ("array_contains", True, False),
+    ],
+)
+def test_python_functions_are_called_only_for_case_folding_and_structured_values(
+    condition: tuple[Any, ...],
+) -> None:
+    sql, _ = filters.compile(filters.conditions([("metadata.k", *condition)]), COLUMNS, "m")
+    assert not any(name in sql for name in FUNCTIONS)
 
 
 def test_an_index_on_a_column_serves_eq(shelf: Shelf) -> None:
     plan = shelf.plan({"title": "a", "metadata.k": {"ne": 1}})
     assert "items_by_title (title=?)" in plan or "Index Cond: (title = " in plan
-
-
-def test_whole_numbers_beyond_64_bits_are_compared_as_floating_point(shelf: Shelf) -> None:
-    values = [2**63, 2**63 - 1, 2**70, [2**70]]
-    assert selected(shelf, values, "eq", float(2**63)) == [2**63]
-    assert selected(shelf, values, "eq", 2**63 - 1) == [2**63 - 1]
-    assert selected(shelf, values, "gt", 2**63 - 1) == [2**63, 2**70]
-    assert selected(shelf, values, "eq", [float(2**70)]) == [[2**70]]
-    assert selected(shelf, values, "contains", str(2**70)) == [2**70]
-    assert selected(shelf, [[2**63 + 1], [-(2**63) - 1]], "eq", [2.0**63]) == [[2**63 + 1]]
-    assert selected(shelf, [[2**63 + 1], [-(2**63) - 1]], "eq", [-(2**63)]) == [[-(2**63) - 1]]
 
 
 # What is refused.
@@ -499,8 +311,8 @@ def test_whole_numbers_beyond_64_bits_are_compared_as_floating_point(shelf: Shel
         ),
         (
             {"title": {"author": "a"}},
-            "unknown operator 'author'; to compare with an object use Condition(field, \"eq\", "
-            "object); operators are eq",
+            "unknown operator 'author'; to compare with an object write {\"eq\": object}; operators "
+            "are eq",
         ),
         ({"title": {}}, "'title': unknown operator ''"),
         ([("title", None)], "'title': unknown operator null"),
@@ -575,6 +387,7 @@ def test_values_nested_too_deep_or_in_a_circle_are_refused() -> None:
     for _ in range(32):
         deep = [deep]
     assert filters.problems([("title", "eq", deep)], COLUMNS) == []
+    assert filters.problems({"metadata" + ".a" * filters.MAX_DEPTH: 1}, COLUMNS) == []
     assert "is nested more than 32 deep" in refusal([("title", "eq", [deep])])
     circle: list[Any] = []
     circle.append(circle)
@@ -605,78 +418,14 @@ def test_the_greatest_allowed_filter_runs(shelf: Shelf) -> None:
 
 # Against a reference implementation.
 
-KEYS = [
-    "a",
-    "b",
-    "A",
-    "",
-    "a.b",
-    "0",
-    '"',
-    "\\",
-    '\\"',
-    "a\nb",
-    "é",
-    "[0]",
-    "$",
-    "#-1",
-    "'",
-    "\U0001f600",
-    "\x7f",
-    "\\u0061",
-]
+KEYS = [*"a b A a.b 0 é [0] $ #-1 ' \U0001f600 \x7f \\u0061".split(), "", '"', "\\", '\\"', "a\nb"]
 WORDS = [
-    "",
-    "a",
-    "A",
-    "ab",
-    "5",
-    "5.0",
-    " 5",
-    "1e1",
-    ".5",
-    "+5.",
-    "10",
-    "1x",
-    "-",
-    "E+1",
-    "true",
-    "null",
-    "Straße",
-    "STRASSE",
-    "İ",
-    "%",
-    "_",
-    "*",
-    '["a"]',
-    "[5]",
-    "{}",
-    '"',
-    "\\",
-    "'",
-    "\n",
-    "\U0001f600",
-    "\uffff",
+    *"a A ab 5 5.0 1e1 .5 +5. 10 1x - E+1 true null Straße STRASSE İ % _ * [5] {}".split(),
+    *("", " 5", '["a"]', '"', "\\", "'", "\n", "\U0001f600", "\uffff", "0x20", " 1e2 "),
 ]
 NUMBERS = [
-    0,
-    1,
-    5,
-    10,
-    -1,
-    5.0,
-    5.5,
-    0.1,
-    10.0,
-    -0.0,
-    1e16,
-    1e22,
-    1e300,
-    5e-324,
-    2**53 + 1,
-    2.0**53,
-    2**63 - 1,
-    -(2**63),
+    *(0, 1, 5, 10, -1, 5.0, 5.5, 0.1, 10.0, -0.0, 1e16, 1e22, 1e300, 5e-324),
+    *(2**53 + 1, 2.0**53, 2**63 - 1, -(2**63)),
 ]
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)
@@ -759,38 +508,37 @@ def test_the_compiled_sql_selects_what_the_reference_selects(
     ]
 
 
+def operand(operator: str, value: Any) -> Any:
+    if operator in VALUELESS:
+        return None
+    return [value, "a"] if operator in ("in", "not_in") else value
+
+
 @pytest.mark.parametrize("operator", list(OPERANDS))
 def test_each_operator_agrees_with_the_reference_on_every_pair_of_sample_values(
     shelf: Shelf, operator: str
 ) -> None:
-    values = [
-        *ZOO[:-1],
-        *WORDS,
-        *NUMBERS,
-        True,
-        2**70,
-        ["a"],
-        ["A", 5],
-        [True],
-        [None],
-        [[5]],
-        {"a": 5.0},
-    ]
-    rows = [("", 0, {"k": value}) for value in values] + [("", 0, {}), ("", 0, None)]
+    beyond = [2**63, 2**70, [2**63 + 1], [-(2**63) - 1]]
+    nested = [["a"], ["A", 5], [True], [None], [[5]], {"a": 5.0}, {"b": [1, 2], "a": 1}]
+    values = [*ZOO[:-1], *WORDS, *NUMBERS, *beyond, *nested, {"a": 1.0, "b": [1, 2]}]
+    rows = [(None, None, {"k": value}) for value in values] + [(None, None, {}), ("", 0, None)]
+    rows += [(text, size, None) for text, size in [("10", 10), ("Ten", 5), ("tEN", -1)]]
     shelf.fill(rows)
-    operands = [[value, "a"] for value in values] if operator in ("in", "not_in") else values
-    if operator in VALUELESS:
-        operands = [None]
+    # Of columns fewer are asked for: they have the same operators.
+    wanted = {"metadata.k": values, "title": ["10", 10, "TEN"], "size": [10.0, "10", 5]}
     asked = 0
     for condition in (
-        Condition("metadata.k", operator, value, case)
-        for value in operands
+        Condition(field, operator, operand(operator, value), case)
+        for field, some in wanted.items()
+        for value in (some[:1] if operator in VALUELESS else some)
         for case in (True, False)
     ):
         if not filters.problems([condition], COLUMNS):
             asked += 1
             expected = [
-                position for position, row in enumerate(rows) if matches([condition], {}, row[2])
+                position
+                for position, (title, size, metadata) in enumerate(rows)
+                if matches([condition], {"title": title, "size": size}, metadata)
             ]
             assert shelf.select([condition]) == expected, condition
     assert asked >= 2
@@ -816,24 +564,14 @@ def test_any_string_is_a_key_and_finds_only_itself(
     "attack",
     [
         "' OR '1'='1",
-        '" OR 1=1 --',
         "x') OR 1=1; DROP TABLE items; --",
-        "$.secret",
         '$."secret"',
-        "secret\" || '",
         "?",
         "{value}",
-        "%",
-        "*",
         "[a-z]*",
-        "_",
         "') UNION SELECT 1 --",
-        '"."secret',
         'k" : "v',
-        "k'",
-        "k[0]",
         "k[#-1]",
-        "**",
     ],
 )
 def test_an_injection_selects_nothing_and_breaks_nothing(shelf: Shelf, attack: str) -> None:

@@ -10,24 +10,16 @@ import numpy as np
 import pytest
 
 from mcpvectordb import Config, Database, InvalidInput, Progress
+from mcpvectordb.index.resident import selected
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.recovery.salvage import salvage
+from mcpvectordb.storage.dialect import Sql
+from tests.core.index.test_encoder import opened_gate
 from tests.support import Letters
 from tests.support_static import needs_the_static_model
 
 FLOAT16 = Config(embeddings="float16")
 TEXTS = {f"{name}.md": f"All about {name} and water." for name in ("tea", "coffee", "milk")}
-
-
-class Counted(Letters):
-    """Counts the texts that it embeds."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def embed(self, texts, *, query=False):  # type: ignore[no-untyped-def]
-        self.texts += [] if query else texts
-        return super().embed(texts, query=query)
 
 
 @pytest.fixture
@@ -47,16 +39,12 @@ def fill(db: Database) -> None:
 
 def sizes(db: Database) -> dict[str, set[int]]:
     """The lengths of the embeddings of each shelf in bytes; Letters has 32 values."""
+
+    def lengths(sql: Sql, shelf: str) -> set[int]:
+        return set(selected(sql, f"SELECT octet_length(embedding) FROM {shelf}_embeddings"))
+
     with db._file.reading() as sql:
-        return {
-            shelf: {
-                size
-                for (size,) in sql.execute(
-                    f"SELECT octet_length(embedding) FROM {shelf}_embeddings"
-                )
-            }
-            for shelf in ("document", "context", "vector")
-        }
+        return {shelf: lengths(sql, shelf) for shelf in ("document", "context", "vector")}
 
 
 HALVES = {"document": {64}, "context": {64}, "vector": {12, 24}}
@@ -113,18 +101,6 @@ def test_an_unknown_type_is_refused() -> None:
     assert Config.from_env({"MCPVECTORDB_EMBEDDINGS": "float16"}).embeddings == "float16"
 
 
-def test_the_copy_of_a_known_text_is_not_embedded_again(path: Path) -> None:
-    embedder = Counted()
-    with Database(path, embedder=embedder, config=FLOAT16) as db:
-        for name in "ab":
-            db.documents.ingest_text("The same.", source=name, title="Same")
-            db.memories.add(name, "user", "The same memory.")
-        assert len(embedder.texts) == 2 and sizes(db)["document"] == sizes(db)["context"] == {64}
-        with db._file.reading() as sql:
-            assert sql.execute("SELECT count(DISTINCT embedding) FROM document_embeddings").get == 1
-        assert db.check() == []
-
-
 def test_embeddings_that_float16_could_not_hold_are_stored_by_their_direction(path: Path) -> None:
     class Large(Letters):
         def embed(self, texts, *, query=False):  # type: ignore[no-untyped-def]
@@ -135,20 +111,15 @@ def test_embeddings_that_float16_could_not_hold_are_stored_by_their_direction(pa
         assert db.check() == [] and not db.stats().pending and len(ranking(db)) == 3
 
 
-def test_undo_brings_back_a_text_that_is_embedded_as_the_others(db: Database) -> None:
+def test_undo_rebuild_compact_and_copy_keep_them(db: Database, tmp_path: Path) -> None:
+    before = ranking(db)
     db.documents.ingest_text("Another text.", source="tea.md")
     db.undo()
     db.documents.delete(db.documents.lookup("milk.md").document.id)
     db.undo()
-    assert {each.source for each in db.documents.browse()} == set(TEXTS)
-    assert sizes(db) == HALVES and db.check() == [] and not db.stats().pending
-
-
-def test_rebuild_compact_and_copy_keep_them(db: Database, tmp_path: Path) -> None:
-    before = ranking(db)
     db.rebuild()
     db.compact()
-    assert (ranking(db), db.check(), sizes(db)) == (before, [], HALVES)
+    assert (ranking(db), db.check(), sizes(db), db.stats().pending) == (before, [], HALVES, 0)
     db.copy_to(tmp_path / "copy.db")
     with Database(tmp_path / "copy.db", embedder=Letters()) as copy:
         assert (ranking(copy), copy.stats().embeddings) == (before, "float16")
@@ -174,41 +145,37 @@ def test_a_salvaged_file_is_as_it_was(db: Database, path: Path, tmp_path: Path) 
 def test_a_damaged_setting_is_reported_and_repaired(
     db: Database, path: Path, tmp_path: Path
 ) -> None:
-    db.close()
-    sql = apsw.Connection(str(path))
-    sql.execute("""UPDATE settings SET value = '"float1"' WHERE name = 'embeddings'""")
-    sql.close()
-    with Database(path, embedder=Letters()) as damaged:
-        assert damaged.check() == ["settings: the value of embeddings is invalid"]
-        assert len(ranking(damaged)) == 3  # the length of a BLOB says what it holds
+    with db._file.writing() as sql:
+        sql.execute("""UPDATE settings SET value = '"float1"' WHERE name = 'embeddings'""")
+    assert db.check() == ["settings: the value of embeddings is invalid"]
+    assert len(ranking(db)) == 3  # the length of a BLOB says what it holds
     salvage(path, tmp_path / "out.db", embedder=Letters())
     with Database(tmp_path / "out.db", embedder=Letters()) as saved:
         assert saved.check() == [] and len(ranking(saved)) == 3
 
 
 @pytest.mark.parametrize(
-    ("wanted", "gets"), [("", "float16"), ("float16", "float16"), ("float32", "float32")]
+    ("mine", "wanted", "gets"),
+    [
+        ("float16", "", "float16"),
+        ("float16", "float16", "float16"),
+        ("float16", "float32", "float32"),
+        ("float32", "float16", "float16"),
+    ],
 )
 def test_an_import_keeps_the_type_unless_another_is_wanted(
-    db: Database, tmp_path: Path, wanted: str, gets: str
+    tmp_path: Path, mine: str, wanted: str, gets: str
 ) -> None:
-    db.export_to(tmp_path / "out.jsonl")
-    embedder = Counted()
+    with Database(tmp_path / "a.db", embedder=Letters(), config=Config(embeddings=mine)) as db:
+        fill(db)
+        db.export_to(tmp_path / "out.jsonl")
+        before = ranking(db)
+    embedder = opened_gate()
     with Database(tmp_path / "b.db", embedder=embedder, config=Config(embeddings=wanted)) as other:
         other.import_from(tmp_path / "out.jsonl")
         assert other.stats().embeddings == gets
         assert sizes(other) == (HALVES if gets == "float16" else WHOLES)
-        assert (embedder.texts, other.check(), ranking(other)) == ([], [], ranking(db))
-
-
-def test_an_import_can_make_a_small_file_of_a_large_one(tmp_path: Path) -> None:
-    with Database(tmp_path / "a.db", embedder=Letters()) as db:
-        fill(db)
-        db.export_to(tmp_path / "out.jsonl")
-        wanted = ranking(db)
-    with Database(tmp_path / "b.db", embedder=Letters(), config=FLOAT16) as other:
-        other.import_from(tmp_path / "out.jsonl")
-        assert (sizes(other), ranking(other), other.check()) == (HALVES, wanted, [])
+        assert (embedder.seen, other.check(), ranking(other)) == ([], [], before)
 
 
 def test_a_header_of_an_export_with_another_type_is_refused(db: Database, tmp_path: Path) -> None:
@@ -238,15 +205,15 @@ def test_merging_gives_each_file_its_own_type(db: Database, tmp_path: Path, mine
     with Database(tmp_path / "b.db", embedder=Letters(), config=mine) as other:
         other.documents.ingest_text("Only here, about tea.", source="here.md")
     db.close()
-    embedder = Counted()
+    embedder = opened_gate()
     with Database(tmp_path / "b.db", embedder=embedder) as other:
         merged = other.merge(db.path)
-        assert merged.embedded == 4 and not embedder.texts
+        assert merged.embedded == 4 and not embedder.seen
         assert sizes(other) == (HALVES if mine.embeddings else WHOLES)
         assert other.check() == [] and len(ranking(other)) == 4
     with Database(tmp_path / "new.db", embedder=embedder) as new:
         new.merge(db.path)
-        assert new.stats().embeddings == "float16" and sizes(new) == HALVES and not embedder.texts
+        assert new.stats().embeddings == "float16" and sizes(new) == HALVES and not embedder.seen
 
 
 def test_embeddings_of_other_programs_are_kept(db: Database, tmp_path: Path) -> None:

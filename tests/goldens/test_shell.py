@@ -45,6 +45,8 @@ COMMANDS = [
     "history",
     "history tea.md",
     "undo --yes",
+    "redo --yes",
+    "undo --yes",
     "undo 999 --yes",
     "forget tea.md --for-good --yes",
     "export out.jsonl",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,17 @@ import mcp_types as types
 from mcp import Client, MCPError
 from mcp.shared.message import SessionMessage
 
-from mcpvectordb import RetryLater
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.server import Service, _block, _ingests
 from mcpvectordb_server.surface import Surface, call, expose
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+
+def hello(version: str = VERSIONS[-1]) -> dict[str, Any]:
+    """The parameters of `initialize`."""
+    client = {"name": "test", "version": "1"}
+    return {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
 
 
 def service(
@@ -62,10 +69,8 @@ def ask(made: Service, tool: str, arguments: Mapping[str, Any] | None = None) ->
     made._warn_of_unknown(exposed, raw)
     actor = f"test ({exposed.surface.name})"
     if _ingests(exposed):
-        try:
-            reply = made._ingest(exposed, raw, lambda _: None, actor)
-        except RetryLater:  # which the server waits for
-            return talk(made, lambda client: client.call_tool(tool, raw))
+        work = partial(made._call, exposed, raw, actor)
+        reply = anyio.run(made._ingested, exposed, raw, work, lambda _: None)
     else:
         with made._db.acting_as(actor):
             reply = call(exposed, made._db, raw, Grant(jobs=made._ongoing.listed))
@@ -124,11 +129,6 @@ def _answers(
     async def run() -> list[dict[str, Any]]:
         to_server, server_reads = anyio.create_memory_object_stream[Any](1)
         server_writes, from_server = anyio.create_memory_object_stream[Any](1)
-        hello = {
-            "protocolVersion": version,
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        }
         results = []
         async with to_server, from_server, anyio.create_task_group() as group:
             group.start_soon(
@@ -137,16 +137,13 @@ def _answers(
                 server_writes,
                 made.server.create_initialization_options(),
             )
-            for number, (method, params) in enumerate([("initialize", hello), *requests]):
-                await to_server.send(
-                    SessionMessage(
-                        types.JSONRPCRequest(jsonrpc="2.0", id=number, method=method, params=params)
-                    )
+            for number, (method, params) in enumerate([("initialize", hello(version)), *requests]):
+                request = types.JSONRPCRequest(
+                    jsonrpc="2.0", id=number, method=method, params=params
                 )
-                answer = (await from_server.receive()).message.model_dump(
-                    by_alias=True, exclude_unset=True
-                )
-                results.append(answer)
+                await to_server.send(SessionMessage(request))
+                message = (await from_server.receive()).message
+                results.append(message.model_dump(by_alias=True, exclude_unset=True))
             to_server.close()
         return results
 
@@ -183,6 +180,20 @@ class Wire:
         self._reader = threading.Thread(target=self._read_errors, daemon=True)
         self._reader.start()
         self._last = 0
+
+    @classmethod
+    def over_http(cls, *arguments: str, token: str, patience: float = 60) -> Wire:
+        """A server process on a free port of this machine, which `port` says."""
+        over = ("--transport", "streamable-http", "--port", "0")
+        return cls(*over, *arguments, environ={"MCPVECTORDB_TOKEN": token}, patience=patience)
+
+    @property
+    def port(self) -> int:
+        """The port on which it listens, once it does."""
+        while not (found := re.search(r"Listening on http://127.0.0.1:(\d+)/", self.errors)):
+            assert self.process.poll() is None, self.errors
+            time.sleep(0.02)
+        return int(found[1])
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
@@ -223,20 +234,14 @@ class Wire:
         return message
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        self.send(
-            json.dumps(
-                {"jsonrpc": "2.0", "method": method, **({"params": params} if params else {})}
-            )
-        )
+        given = {"params": params} if params else {}
+        self.send(json.dumps({"jsonrpc": "2.0", "method": method, **given}))
 
     def start(self, method: str, params: Mapping[str, Any] | None = None) -> int:
         """Send a request without waiting; its id."""
         self._last += 1
-        self.send(
-            json.dumps(
-                {"jsonrpc": "2.0", "id": self._last, "method": method, "params": params or {}}
-            )
-        )
+        message = {"jsonrpc": "2.0", "id": self._last, "method": method, "params": params or {}}
+        self.send(json.dumps(message))
         return self._last
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -247,14 +252,7 @@ class Wire:
         return answer
 
     def handshake(self, version: str = VERSIONS[-1]) -> dict[str, Any]:
-        answer = self.request(
-            "initialize",
-            {
-                "protocolVersion": version,
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        )
+        answer = self.request("initialize", hello(version))
         self.notify("notifications/initialized")
         result: dict[str, Any] = answer["result"]
         return result

@@ -12,8 +12,16 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import Database, MCPVectorDBError, NotFound, Progress, RetryLater
 from mcpvectordb_server.grant import Grant
-from mcpvectordb_server.replies import Reply, Resource, Text
-from mcpvectordb_server.surface import Hints, InternalError, Prompt, ResourceTemplate, Surface, Tool
+from mcpvectordb_server.replies import Reply, Resource, Text, failed
+from mcpvectordb_server.surface import (
+    READS,
+    Hints,
+    InternalError,
+    Prompt,
+    ResourceTemplate,
+    Surface,
+    Tool,
+)
 
 
 class Shelf:
@@ -147,12 +155,11 @@ def dict_dialect(tool: str, error: MCPVectorDBError) -> dict[str, Any]:
 
 
 def flag_dialect(tool: str, error: MCPVectorDBError) -> Reply:
-    return Reply(content=(Text(text=str(error)),), failed=True)
+    return failed(str(error))
 
 
-READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=False)
 WRITES = Hints(read_only=False, destructive=True, idempotent=False, open_world=True)
-INGESTS = Hints(read_only=False, destructive=False, idempotent=True, open_world=True)
+INGESTS = WRITES._replace(destructive=False, idempotent=True)
 
 LITTLE = Surface(
     name="little",

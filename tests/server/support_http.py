@@ -13,7 +13,7 @@ from mcpvectordb_server import connections
 from mcpvectordb_server import http as served
 from mcpvectordb_server.connections import HttpLimits
 from mcpvectordb_server.server import Service
-from tests.server.clients import VERSIONS
+from tests.server.clients import hello
 
 TOKEN = "a-token-for-tests"
 
@@ -45,6 +45,13 @@ class Running:
     def request(
         self, method: str = "POST", path: str = "/mcp", body: Any = None, **headers: str
     ) -> tuple[int, str]:
+        """The status and the text of the answer to a request, which has the token."""
+        status, text, _ = self.answer(method, path, body, **headers)
+        return status, text
+
+    def answer(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[int, str, dict[str, str]]:
         given = {
             "Authorization": f"Bearer {TOKEN}",
             "Content-Type": "application/json",
@@ -60,18 +67,10 @@ class Running:
                 {name: value for name, value in given.items() if value},
             )
             answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            told = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, answer.read().decode(), told
         finally:
             connection.close()
 
 
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": VERSIONS[-1],
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
+HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello()}

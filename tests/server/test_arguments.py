@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, arguments_of, coerce
+from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, Arguments, arguments_of, coerce
 from mcpvectordb_server.replies import Reply, Text
 from tests.server.little_surface import add, bounded, find, slow
 
@@ -37,13 +37,6 @@ def test_the_schema_is_made_from_the_signature() -> None:
         },
         "required": ["note"],
     }
-
-
-def test_bounds_in_the_signature_are_published() -> None:
-    properties = arguments_of(bounded).schema["properties"]
-    assert (properties["limit"]["minimum"], properties["limit"]["maximum"]) == (1, 100)
-    assert properties["source"]["enum"] == ["user", "agent"]
-    assert properties["parts"]["maxItems"] == 3
 
 
 def test_the_grant_parameter_is_not_published() -> None:
@@ -78,10 +71,9 @@ def test_an_object_may_come_as_a_json_string_even_twice_encoded(given: Any, expe
 
 
 def test_json_strings_are_decoded_inside_arrays_too() -> None:
-    parts = read(bounded, parts='[{"text": "[1]", "weight": "2", "extra": "{\\"b\\": [1]}"}]')[
-        "parts"
-    ]
-    assert parts == [{"text": "[1]", "weight": 2, "extra": {"b": [1]}}]
+    given = '[{"text": "[1]", "weight": "2", "extra": "{\\"b\\": [1]}"}]'
+    expected = [{"text": "[1]", "weight": 2, "extra": {"b": [1]}}]
+    assert read(bounded, parts=given)["parts"] == expected
 
 
 def test_text_that_looks_like_json_stays_text() -> None:
@@ -172,24 +164,15 @@ def nested(levels: int) -> Any:
 
 def test_nesting_ends_at_32_levels() -> None:
     assert read(add, note="x", extra=nested(MAX_DEPTH))["extra"] == nested(MAX_DEPTH)
-    assert (
-        refused(add, note="x", extra=nested(MAX_DEPTH + 1))
-        == "extra is nested deeper than 32 levels"
-    )
-
-
-def test_a_very_deeply_nested_json_string_is_refused_without_recursion() -> None:
-    assert (
-        refused(add, note="x", extra='{"a":' * 100_000)
-        == "extra is 500,000 characters long; 1,000 are allowed"
-    )
+    said = refused(add, note="x", extra=nested(MAX_DEPTH + 1))
+    assert said == "extra is nested deeper than 32 levels"
+    said = refused(add, note="x", extra='{"a":' * 100_000)  # without recursion
+    assert said == "extra is 500,000 characters long; 1,000 are allowed"
 
 
 def test_the_largest_integers_fit() -> None:
-    assert read(add, note="x", extra={"a": 2**63 - 1, "b": -(2**63)})["extra"] == {
-        "a": 2**63 - 1,
-        "b": -(2**63),
-    }
+    largest = {"a": 2**63 - 1, "b": -(2**63)}
+    assert read(add, note="x", extra=largest)["extra"] == largest
 
 
 def test_the_error_knows_its_argument() -> None:
@@ -232,11 +215,8 @@ def described(db: Any) -> Annotated[Reply, Found]:
 
 
 def test_a_tool_that_returns_a_reply_can_publish_an_output_schema() -> None:
-    assert arguments_of(described).output == {
-        "type": "object",
-        "properties": {"count": {"type": "integer"}},
-    }
-    assert arguments_of(find).output is None
+    properties = {"count": {"type": "integer"}}
+    assert arguments_of(described).output == {"type": "object", "properties": properties}
 
 
 json_values = st.recursive(
@@ -266,3 +246,21 @@ def test_a_long_list_of_untyped_items_is_not_coerced_item_by_item() -> None:
     items = [1.0] * 10
     assert coerce(list[Any], items) is items
     assert coerce(list[int], items) == [1] * 10
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (5, "query must be text, not 5"),
+        (["tea"], 'query[0] must be an object, not "tea"'),
+        ([{"words": "tea"}, {"words": 5}], "query[1].words must be text, not 5"),
+    ],
+)
+def test_an_error_names_no_types_of_a_parameter_that_takes_several(
+    given: Any, message: str
+) -> None:
+    def tool(db: object, *, query: str | list[dict[str, str]]) -> None: ...
+
+    with pytest.raises(ArgumentError) as refused:
+        Arguments(tool).read({"query": given}, max_text=100)
+    assert str(refused.value) == message

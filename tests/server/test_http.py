@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import stat
@@ -53,16 +52,11 @@ def test_a_request_with_the_right_token_is_served(running: Running) -> None:
     ("headers", "status"),
     [
         ({"Authorization": ""}, 401),
-        ({"Authorization": "Bearer wrong"}, 401),
-        ({"Authorization": f"Basic {TOKEN}"}, 401),
         ({"Authorization": f"Bearer {TOKEN}x"}, 401),
         ({"Authorization": f"bearer  {TOKEN}"}, 200),
-        ({"Host": "evil.example"}, 421),
         ({"Host": "127.0.0.1.evil.example"}, 421),
         ({"Host": "localhost:1"}, 200),
         ({"Host": "[::1]:80"}, 200),
-        ({"Host": "[::1"}, 421),
-        ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": "http://localhost:5173"}, 200),
         ({"Host": "evil.example", "Authorization": ""}, 421),
@@ -104,9 +98,9 @@ def test_a_connection_on_which_no_request_begins_is_closed(sent: bytes, strict: 
 def test_a_request_whose_head_has_arrived_is_not_timed_out(strict: Running) -> None:
     body = json.dumps(HELLO).encode()
     head = (
-        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: "
-        f"application/json\r\n"
-        f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+        "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
     ).encode()
     with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as slow:
         slow.sendall(head + body[:10])
@@ -142,13 +136,6 @@ def talk_http(port: int, conversation: Any) -> Any:
     return anyio.run(run)
 
 
-def test_the_official_client_calls_tools_over_http(running: Running) -> None:
-    async def conversation(client: Client) -> Any:
-        return (await client.call_tool("add", {"note": "tea"})).structured_content
-
-    assert talk_http(running.port, conversation)["status"] == "added"
-
-
 def test_the_official_client_calls_tools_over_sse() -> None:
     made = Running("sse", service(Shelf(), LITTLE))
 
@@ -178,13 +165,6 @@ def test_the_token_is_made_once_kept_private_and_shown_once(
     assert capsys.readouterr().err == ""
 
 
-def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("known")
-    (tmp_path / "token").chmod(0o644)
-    with pytest.raises(InvalidInput, match="can be read by others; run: chmod 600"):
-        served.token_for("127.0.0.1", None, tmp_path)
-
-
 def test_a_given_token_is_taken_and_a_short_one_is_not(tmp_path: Path) -> None:
     assert served.token_for("0.0.0.0", f" {TOKEN}\n", tmp_path) == TOKEN
     for short in ("", " ", "x" * 15, " " * 20 + "secret"):
@@ -193,39 +173,39 @@ def test_a_given_token_is_taken_and_a_short_one_is_not(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kept", ["", "\n", "fifteen letters"])
-def test_a_token_file_that_is_empty_or_short_is_refused(kept: str, tmp_path: Path) -> None:
-    (tmp_path / "token").touch(0o600)
-    (tmp_path / "token").write_text(kept)
-    with pytest.raises(InvalidInput, match=r"token has \d+ char.*remove it to have a new") as error:
-        served.token_for("127.0.0.1", None, tmp_path)
-    assert "fifteen" not in str(error.value)
-    assert (tmp_path / "token").read_text() == kept
-
-
-@pytest.mark.parametrize("kept", ["\0" * 40, "x" * 20 + "\x1b" + "x" * 20, "é" * 20])
-def test_a_token_file_with_characters_that_cannot_be_sent_is_refused(
-    kept: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        *(
+            (each, r"token has \d+ char.*remove it to have a new")
+            for each in (b"", b"\n", b"x" * 15)
+        ),
+        *(
+            (each, "no HTTP header can have; remove it to have a new")
+            for each in (bytes(40), b"x" * 20 + b"\x1b" + b"x" * 20, "é".encode() * 20)
+        ),
+        (b"\xff" * 40, r"the token file .* cannot be read or made: "),
+        ("folder", r"the token file .* cannot be read or made: "),
+        ("dangling link", r"the token file .* cannot be read or made: "),
+        ("for all", "can be read by others; run: chmod 600"),
+    ],
+)
+def test_a_token_file_that_cannot_be_used_is_a_clear_error_and_stays(
+    kept: bytes | str, message: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "token").touch(0o600)
-    (tmp_path / "token").write_text(kept, encoding="utf-8")
-    with pytest.raises(InvalidInput, match="no HTTP header can have; remove it to have a new"):
-        served.token_for("127.0.0.1", None, tmp_path)
-
-
-@pytest.mark.parametrize("obstacle", ["folder", "bytes", "dangling link"])
-def test_a_token_file_that_cannot_be_read_is_a_clear_error(obstacle: str, tmp_path: Path) -> None:
     path = tmp_path / "token"
-    if obstacle == "folder":
+    if kept == "folder":
         path.mkdir(0o700)
-    elif obstacle == "bytes":
-        path.touch(0o600)
-        path.write_bytes(b"\xff" * 40)
-    else:
+    elif kept == "dangling link":
         path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InvalidInput, match=r"the token file .* cannot be read or made: "):
+    else:
+        path.touch(0o644 if kept == "for all" else 0o600)
+        path.write_bytes(kept if isinstance(kept, bytes) else b"x" * 40)
+    with pytest.raises(InvalidInput, match=message) as error:
         served.token_for("127.0.0.1", None, tmp_path)
+    assert "x" * 15 not in str(error.value)
     assert list(tmp_path.iterdir()) == [path]
+    assert not isinstance(kept, bytes) or path.read_bytes() == kept
 
 
 def test_the_gate_refuses_to_work_with_an_empty_or_short_token() -> None:
@@ -300,22 +280,13 @@ def test_a_full_disk_at_the_first_start_is_a_clear_error_and_leaves_no_file(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.8.8", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("192.168.1.5", False),
-        ("example.org", False),
-    ],
-)
-def test_serving_other_machines_needs_a_given_token(host: str, local: bool, tmp_path: Path) -> None:
-    assert connections.is_loopback(host) is local
-    if not local:
+LOCAL = ("127.0.0.1", "127.8.8.8", "::1", "localhost")
+
+
+@pytest.mark.parametrize("host", [*LOCAL, "0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_serving_other_machines_needs_a_given_token(host: str, tmp_path: Path) -> None:
+    assert connections.is_loopback(host) is (host in LOCAL)
+    if host not in LOCAL:
         with pytest.raises(InvalidInput, match="set MCPVECTORDB_TOKEN"):
             served.token_for(host, None, tmp_path)
 
@@ -338,25 +309,12 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_on_a_signal
     note.write_text("# Tea\n\nWater at 80 degrees.\n")
 
     def ask(*arguments: str) -> dict[str, Any]:
-        with Wire(
-            "--db",
-            str(tmp_path / "a.db"),
-            "--transport",
-            "streamable-http",
-            "--port",
-            "0",
-            *arguments,
-            environ={"MCPVECTORDB_TOKEN": TOKEN},
-        ) as wire:
-            deadline = time.monotonic() + 30
-            while "Listening on" not in wire.errors and time.monotonic() < deadline:
-                time.sleep(0.05)
-            port = int(wire.errors.split("http://127.0.0.1:")[1].split("/")[0])
+        with Wire.over_http("--db", str(tmp_path / "a.db"), *arguments, token=TOKEN) as wire:
+            port = wire.port
 
             async def conversation(client: Client) -> Any:
-                return (
-                    await client.call_tool("ingest_file", {"path": str(note)})
-                ).structured_content
+                called = await client.call_tool("ingest_file", {"path": str(note)})
+                return called.structured_content
 
             reply: dict[str, Any] = talk_http(port, conversation)
             wire.process.terminate()
@@ -374,61 +332,34 @@ def test_the_whole_server_over_http_needs_a_root_for_files_and_stops_on_a_signal
     assert ask("--root", str(note.parent))["status"] == "indexed"
 
 
-def _headers(
-    running: Running, method: str, path: str, **headers: str
-) -> tuple[int, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
-    try:
-        connection.request(
-            method, path, headers={k.replace("_", "-"): v for k, v in headers.items()}
-        )
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
-    finally:
-        connection.close()
-
-
 def test_a_preflight_of_an_allowed_origin_is_answered_without_a_token(running: Running) -> None:
-    status, headers = _headers(
-        running,
-        "OPTIONS",
-        "/mcp",
-        Origin="http://localhost:5173",
-        Access_Control_Request_Method="POST",
-        Access_Control_Request_Headers="authorization,content-type,mcp-protocol-version",
-    )
+    asked = {"Origin": "http://localhost:5173", "Access_Control_Request_Method": "POST"}
+    status, _, headers = running.answer("OPTIONS", "/mcp", Authorization="", **asked)
     assert status == 204
     assert headers["access-control-allow-origin"] == "http://localhost:5173"
     assert "POST" in headers["access-control-allow-methods"]
     allowed = headers["access-control-allow-headers"].lower()
-    assert all(
-        name in allowed for name in ("authorization", "content-type", "mcp-protocol-version")
-    )
+    for name in ("authorization", "content-type", "mcp-protocol-version"):
+        assert name in allowed
 
 
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
 def test_no_answer_can_be_read_by_a_page_of_another_origin(running: Running, host: str) -> None:
+    asked = {"Origin": "http://evil.example", "Access_Control_Request_Method": "POST"}
     for method in ("OPTIONS", "POST", "GET"):
-        status, headers = _headers(
-            running,
-            method,
-            "/mcp",
-            Host=host,
-            Origin="http://evil.example",
-            Access_Control_Request_Method="POST",
-        )
+        status, _, headers = running.answer(method, "/mcp", Host=host, **asked)
         assert status in (403, 421)
         assert "access-control-allow-origin" not in headers
 
 
 def test_an_answer_to_an_allowed_origin_says_so_and_shows_the_session(running: Running) -> None:
-    status, headers = _headers(running, "GET", "/mcp", Origin="http://localhost:5173")
+    asked = {"Authorization": "", "Origin": "http://localhost:5173"}
+    status, _, headers = running.answer("GET", "/mcp", **asked)
     assert status == 401
     assert headers["access-control-allow-origin"] == "http://localhost:5173"
     assert headers["access-control-expose-headers"] == "Mcp-Session-Id"
     assert "origin" in headers["vary"].lower()
-    assert "access-control-allow-origin" not in _headers(running, "GET", "/mcp")[1]
+    assert "access-control-allow-origin" not in running.answer("GET", "/mcp")[2]
 
 
 @pytest.mark.parametrize(
@@ -436,4 +367,4 @@ def test_an_answer_to_an_allowed_origin_says_so_and_shows_the_session(running: R
     ["/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server/mcp"],
 )
 def test_a_client_that_looks_for_oauth_finds_none(running: Running, path: str) -> None:
-    assert _headers(running, "GET", path)[0] == 404
+    assert running.request("GET", path, Authorization="")[0] == 404

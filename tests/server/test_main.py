@@ -51,26 +51,18 @@ def test_a_file_of_another_program_is_one_line_and_stays_as_it_is(tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("--disable-tool serach", "there is no tool 'serach' to disable; did you mean search?"),
         (
-            ["--disable-tool", "serach"],
-            "there is no tool 'serach' to disable; did you mean search?",
-        ),
-        (
-            ["--transport", "streamable-http", "--host", "0.0.0.0"],
+            "--transport streamable-http --host 0.0.0.0",
             "to serve on 0.0.0.0, beyond this machine, set MCPVECTORDB_TOKEN to a token of your "
             "choice",
         ),
     ],
 )
-def test_a_failed_start_reports_the_reason(
-    arguments: list[str], message: str, tmp_path: Path
-) -> None:
-    done = run("--db", str(tmp_path / "a.db"), *arguments)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        2,
-        "",
-        f"mcpvectordb-server: {message}\n",
-    )
+def test_a_failed_start_reports_the_reason(arguments: str, message: str, tmp_path: Path) -> None:
+    done = run("--db", str(tmp_path / "a.db"), *arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"mcpvectordb-server: {message}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,10 +71,8 @@ def test_disabling_every_tool_leaves_nothing_to_serve(capsys: pytest.CaptureFixt
         "ingest_file,ingest_url,search,list_documents,list_libraries,delete_document,get_document"
     )
     assert main(["--list-tools", "--disable-tool", names]) == 2
-    assert (
-        capsys.readouterr().err
-        == "mcpvectordb-server: no tool is left to offer: every one is disabled\n"
-    )
+    said = capsys.readouterr().err
+    assert said == "mcpvectordb-server: no tool is left to offer: every one is disabled\n"
 
 
 def test_the_listing_names_every_tool_on_offer(capsys: pytest.CaptureFixture[str]) -> None:

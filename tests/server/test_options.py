@@ -14,12 +14,8 @@ def test_the_defaults_are_one_surface_over_stdio_in_the_data_folder() -> None:
     options = parse([], {})
     assert options.db == Config.data_folder() / "notes.db"
     assert (options.surfaces, options.transport) == (("mcpvectordb",), "stdio")
-    assert (options.host, options.port, options.roots, options.token) == (
-        "127.0.0.1",
-        8000,
-        (),
-        None,
-    )
+    assert (options.host, options.port) == ("127.0.0.1", 8000)
+    assert (options.roots, options.token) == ((), None)
 
 
 def test_flags_win_over_variables_and_variables_over_defaults(tmp_path: Path) -> None:
@@ -37,24 +33,10 @@ def test_flags_win_over_variables_and_variables_over_defaults(tmp_path: Path) ->
     assert (options.db, options.port, options.transport) == (Path("/env.db"), 9001, "sse")
     assert (options.roots, options.disabled) == ((tmp_path,), ("search", "get_document"))
     assert (options.token, options.host) == ("secret", "localhost")
-    options = parse(
-        [
-            "--db",
-            "/flag.db",
-            "--port",
-            "9002",
-            "--disable-tool",
-            "search",
-            "--disable-tool",
-            "get_document",
-        ],
-        environ,
-    )
-    assert (options.db, options.port, options.disabled) == (
-        Path("/flag.db"),
-        9002,
-        ("search", "get_document"),
-    )
+    flags = "--db /flag.db --port 9002 --disable-tool search --disable-tool get_document".split()
+    options = parse(flags, environ)
+    assert (options.db, options.port) == (Path("/flag.db"), 9002)
+    assert options.disabled == ("search", "get_document")
 
 
 def test_paths_are_made_absolute_and_the_tilde_is_expanded(
@@ -78,38 +60,27 @@ def test_variables_of_the_library_reach_its_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ", "message"),
+    ("given", "message"),
     [
+        ("--transport pigeon", "--transport must be stdio, streamable-http or sse, not 'pigeon'"),
+        ("--port many", "--port must be a port, 0 to 65535, not 'many'"),
+        ("--port 65536", "--port must be a port, 0 to 65535, not '65536'"),
+        ("--surface nope", "--surface: there is no surface 'nope'"),
+        ("--root /no/such/folder", "--root: /no/such/folder is not a folder"),
+        ("--unknown", "unrecognized arguments: --unknown; see mcpvectordb-server --help"),
+        ("--db", "argument --db: expected one argument"),
+        ("MCPVECTORDB_PORT=x", "MCPVECTORDB_PORT must be a port, 0 to 65535, not 'x'"),
         (
-            ["--transport", "pigeon"],
-            {},
-            "--transport must be stdio, streamable-http or sse, not 'pigeon'",
+            "MCPVECTORDB_TRANSPROT=sse",
+            "unknown environment variable MCPVECTORDB_TRANSPROT; did you",
         ),
-        (["--port", "many"], {}, "--port must be a port, 0 to 65535, not 'many'"),
-        (["--port", "65536"], {}, "--port must be a port, 0 to 65535, not '65536'"),
-        (["--surface", "nope"], {}, "--surface: there is no surface 'nope'"),
-        (["--root", "/no/such/folder"], {}, "--root: /no/such/folder is not a folder"),
-        (["--unknown"], {}, "unrecognized arguments: --unknown; see mcpvectordb-server --help"),
-        (["--db"], {}, "argument --db: expected one argument"),
-        ([], {"MCPVECTORDB_PORT": "x"}, "MCPVECTORDB_PORT must be a port, 0 to 65535, not 'x'"),
-        (
-            [],
-            {"MCPVECTORDB_TRANSPROT": "sse"},
-            "unknown environment variable MCPVECTORDB_TRANSPROT; did you mean "
-            "MCPVECTORDB_TRANSPORT?",
-        ),
-        (
-            [],
-            {"MCPVECTORDB_BUSY_TIMEOUT": "long"},
-            "MCPVECTORDB_BUSY_TIMEOUT must be a number, not 'long'",
-        ),
+        ("MCPVECTORDB_BUSY_TIMEOUT=long", "MCPVECTORDB_BUSY_TIMEOUT must be a number, not 'long'"),
     ],
 )
-def test_a_bad_value_is_named_with_where_it_came_from(
-    arguments: list[str], environ: dict[str, str], message: str
-) -> None:
+def test_a_bad_value_is_named_with_where_it_came_from(given: str, message: str) -> None:
+    name, _, value = given.partition("=")
     with pytest.raises(InvalidInput) as caught:
-        parse(arguments, environ)
+        parse(*([], {name: value}) if value else (given.split(), {}))
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 

@@ -10,9 +10,9 @@ import pytest
 
 from mcpvectordb import Database
 from mcpvectordb_server.__main__ import tools
+from mcpvectordb_server.hosts import command_line
 from mcpvectordb_server.options import parse
 from mcpvectordb_server.replies import Reply
-from mcpvectordb_server.setup import command_line
 from mcpvectordb_server.surface import call
 from tests.support import Letters
 

@@ -17,30 +17,10 @@ from tests.server.little_surface import FLAGGING, LITTLE, Shelf, read_for_ever
 from tests.support import Letters
 
 
-def test_every_tool_is_listed_with_schema_description_and_all_four_annotations() -> None:
-    tools = talk(service(Shelf(), LITTLE, FLAGGING), lambda client: client.list_tools()).tools
-    assert [tool.name for tool in tools][-2:] == ["flagging_find", "flagging_broken"]
-    for tool in tools:
-        assert tool.description
-        assert tool.title
-        assert tool.input_schema["type"] == "object"
-        hints = tool.annotations
-        assert None not in (
-            hints.read_only_hint,
-            hints.destructive_hint,
-            hints.idempotent_hint,
-            hints.open_world_hint,
-        )
-
-
 def test_descriptions_use_the_exposed_names_of_other_tools() -> None:
-    tools = {
-        tool.name: tool
-        for tool in talk(
-            service(Shelf(), FLAGGING, LITTLE), lambda client: client.list_tools()
-        ).tools
-    }
-    assert tools["add"].description == "Keep a note. See `little_find` for finding it."
+    listed = talk(service(Shelf(), FLAGGING, LITTLE), lambda client: client.list_tools()).tools
+    [add] = [each for each in listed if each.name == "add"]
+    assert add.description == "Keep a note. See `little_find` for finding it."
 
 
 def test_agents_and_hosts_see_that_replies_are_data_from_outside() -> None:

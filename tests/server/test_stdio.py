@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from tests.server.clients import VERSIONS, Wire
+from tests.server.clients import Wire
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -56,15 +56,9 @@ def test_stdout_has_only_the_protocol_and_stderr_only_expected_warnings(
     note.write_text("# Tea\n\nWater at 80 degrees.\n")
     with Wire("--db", str(path)) as wire:
         wire.handshake()
-        assert (
-            wire.call("ingest_file", {"path": str(note)})["structuredContent"]["status"]
-            == "indexed"
-        )
-        assert (
-            wire.call("search", {"query": "water"})["structuredContent"]["results"][0]["title"]
-            == "Tea"
-        )
-        wire.call("search", {"query": "water", "colour": "green"})
+        wire.call("ingest_file", {"path": str(note)})
+        found = wire.call("search", {"query": "water", "colour": "green"})["structuredContent"]
+        assert found["results"][0]["title"] == "Tea"
         assert wire.finish() == 0
         assert wire.process.stdout is not None
         assert wire.process.stdout.read() == ""
@@ -79,17 +73,13 @@ def test_stdout_has_only_the_protocol_and_stderr_only_expected_warnings(
     [
         ("hello", None, -32700),
         ('{"jsonrpc":"2.0","id":7,"method":"ping"', 7, -32700),
-        (
-            '{"method":"ping","params":{"deep":'
-            + "[" * 100_000
-            + "]" * 100_000
-            + '},"jsonrpc":"2.0","id":"x"}',
-            "x",
-            -32700,
-        ),
+        (f'{{"params":{"[" * 100_000}{"]" * 100_000},"jsonrpc":"2.0","id":"x"}}', "x", -32700),
         ("[]", None, -32600),
         ('{"jsonrpc":"2.0","id":8}', 8, -32600),
         ('{"jsonrpc":"1.0","id":9,"method":"ping"}', 9, -32600),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, -32600),
+        ('{"jsonrpc":"2.0","id":true,"method":"tools/list"}', None, -32600),
+        ('{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32600),
     ],
 )
 def test_an_invalid_line_is_answered_with_its_id_and_the_server_goes_on(
@@ -101,28 +91,28 @@ def test_an_invalid_line_is_answered_with_its_id_and_the_server_goes_on(
     assert wire.request("ping")["result"] == {}
 
 
+def test_each_request_of_a_batch_is_refused(wire: Wire) -> None:
+    wire.send(
+        '[{"jsonrpc":"2.0","id":70,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},'
+        '{"jsonrpc":"2.0","id":"b","method":"tools/list"}]'
+    )
+    answers = [wire.receive() for _ in range(2)]
+    assert [answer["id"] for answer in answers] == [70, "b"]
+    for answer in answers:
+        assert "send each message by itself" in answer["error"]["message"]
+    assert wire.request("ping")["result"] == {}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
-            '{"query":"a\\ud800b"}',
+            '{"query":"\\ud800"}',
             "query contains half of a surrogate pair, which is not a character",
         ),
         (
             '{"query":"a","top_k":NaN}',
             "top_k contains nan, which is not a number that can be stored",
-        ),
-        (
-            '{"query":"a","top_k":1e999}',
-            "top_k contains inf, which is not a number that can be stored",
-        ),
-        (
-            '{"query":"a","filter":{"page":9223372036854775808}}',
-            "filter contains an integer beyond 64 bits",
-        ),
-        (
-            '{"query":"a","filter":' + '{"a":' * 40 + "1" + "}" * 40 + "}",
-            "filter is nested deeper than 32 levels",
         ),
     ],
 )
@@ -137,38 +127,16 @@ def test_values_outside_of_strict_json_get_an_error_of_the_surface(
 
 
 def test_calls_under_way_finish_when_the_client_closes_its_side(path: Path) -> None:
-    lines = [
-        json.dumps(
-            {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "initialize",
-                "params": {
-                    "protocolVersion": VERSIONS[-1],
-                    "capabilities": {},
-                    "clientInfo": {"name": "pipe", "version": "1"},
-                },
-            }
-        ),
-        '{"jsonrpc":"2.0","method":"notifications/initialized"}',
-        call_line(2, "list_libraries", "{}"),
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)],
-        cwd=ROOT,
-        timeout=60,
-        input="".join(line + "\n" for line in lines),
-        capture_output=True,
-        text=True,
-    )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["id"] for answer in answers] == [1, 2]
-    assert answers[1]["result"]["structuredContent"] == {"libraries": []}
-    assert done.returncode == 0
+    with Wire("--db", str(path)) as wire:
+        wire.handshake()
+        number = wire.start("tools/call", {"name": "list_libraries", "arguments": {}})
+        assert wire.finish() == 0
+        answer = wire.receive()
+        assert answer["id"] == number and answer["result"]["structuredContent"] == {"libraries": []}
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="children are looked up in /proc")
-@pytest.mark.parametrize("end", ["eof", "terminate", "interrupt", "kill"])
+@pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT", "SIGKILL"])
 def test_no_process_is_left_behind_and_the_file_is_sound(
     end: str, path: Path, tmp_path: Path
 ) -> None:
@@ -177,22 +145,18 @@ def test_no_process_is_left_behind_and_the_file_is_sound(
     note.write_bytes("Thé: water at 80 degrees.\n".encode("latin-1"))
     with Wire("--db", str(path)) as wire:
         wire.handshake()
-        assert (
-            wire.call("ingest_file", {"path": str(note)})["structuredContent"]["status"]
-            == "indexed"
-        )
+        wire.call("ingest_file", {"path": str(note)})
         threads = Path(f"/proc/{wire.process.pid}/task").iterdir()
-        children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+        children = []
+        for thread in threads:
+            with contextlib.suppress(FileNotFoundError):  # a thread may have ended since
+                children += (thread / "children").read_text().split()
         assert children
         wire.start("tools/call", {"name": "search", "arguments": {"query": "tea"}})
         if end == "eof":
             assert wire.finish() == 0
         else:
-            number = {
-                "terminate": signal.SIGTERM,
-                "interrupt": signal.SIGINT,
-                "kill": signal.SIGKILL,
-            }[end]
+            number = getattr(signal, end)
             wire.process.send_signal(number)
             assert wire.process.wait(10) == -number
         assert "Traceback" not in wire.errors
@@ -226,23 +190,15 @@ def long_ingest(wire: Wire, tmp_path: Path) -> int:
     return number
 
 
-def test_a_cancelled_call_stops_without_an_answer_and_does_not_delay_the_end(
-    path: Path, tmp_path: Path
+@pytest.mark.parametrize("cancelled", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_a_long_call_is_cancelled_without_an_answer_and_does_not_outlive_its_client(
+    cancelled: bool, path: Path, tmp_path: Path
 ) -> None:
     with Wire("--db", str(path)) as wire:
         number = long_ingest(wire, tmp_path)
-        wire.notify("notifications/cancelled", {"requestId": number, "reason": "enough"})
-        assert wire.request("ping")["result"] == {}
-        assert wire.finish() == 0
-        assert "Traceback" not in wire.errors
-    with Database(path) as db:
-        assert db.check() == []
-
-
-@pytest.mark.long
-def test_a_long_call_does_not_outlive_its_client(path: Path, tmp_path: Path) -> None:
-    with Wire("--db", str(path)) as wire:
-        long_ingest(wire, tmp_path)
+        if cancelled:
+            wire.notify("notifications/cancelled", {"requestId": number, "reason": "enough"})
+            assert wire.request("ping")["result"] == {}
         assert wire.finish() == 0
         assert "Traceback" not in wire.errors
     with Database(path) as db:
@@ -250,40 +206,13 @@ def test_a_long_call_does_not_outlive_its_client(path: Path, tmp_path: Path) -> 
 
 
 def test_the_server_ends_when_its_client_is_killed(path: Path) -> None:
-    read, write = os.pipe()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)],
-        cwd=ROOT,
-        stdin=read,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    os.close(read)
-    os.write(
-        write,
-        json.dumps(
-            {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "initialize",
-                "params": {
-                    "protocolVersion": VERSIONS[-1],
-                    "capabilities": {},
-                    "clientInfo": {"name": "x", "version": "1"},
-                },
-            }
-        ).encode()
-        + b"\n",
-    )
-    assert server.stdout is not None
-    assert server.stderr is not None
-    server.stdout.readline()
-    server.stdout.close()
-    os.write(write, (call_line(2, "list_libraries", "{}") + "\n").encode())
-    os.close(write)
-    assert server.wait(15) == 0
-    assert b"Traceback" not in server.stderr.read()
-    server.stderr.close()
+    with Wire("--db", str(path)) as wire:
+        wire.handshake()
+        assert wire.process.stdout is not None
+        wire.process.stdout.close()
+        wire.start("tools/call", {"name": "list_libraries", "arguments": {}})
+        assert wire.finish() == 0
+        assert "Traceback" not in wire.errors
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed(path: Path) -> None:

@@ -16,14 +16,11 @@ def ask(name: str, *, db: Shelf | None = None, **raw: Any) -> Reply:
 
 
 def test_the_first_surface_keeps_its_names_and_a_later_clash_is_prefixed() -> None:
-    assert [name for name in expose([LITTLE, FLAGGING]) if "find" in name] == [
-        "find",
-        "flagging_find",
-    ]
-    assert [name for name in expose([FLAGGING, LITTLE]) if "find" in name] == [
-        "find",
-        "little_find",
-    ]
+    for first, second, name in (
+        (LITTLE, FLAGGING, "flagging_find"),
+        (FLAGGING, LITTLE, "little_find"),
+    ):
+        assert [each for each in expose([first, second]) if "find" in each] == ["find", name]
 
 
 def test_hiding_a_tool_never_renames_another() -> None:
@@ -37,18 +34,10 @@ def test_an_unknown_tool_cannot_be_hidden() -> None:
         expose([LITTLE], disabled=["finds"])
 
 
-def test_read_only_offers_only_tools_that_read() -> None:
-    assert "add" in expose([LITTLE])
-    assert "add" not in expose([LITTLE], read_only=True)
-    assert "find" in expose([LITTLE], read_only=True)
-
-
 def test_names_in_force_are_by_surface() -> None:
     offered = expose([LITTLE, FLAGGING])
-    assert exposed_names(FLAGGING, offered) == {
-        "find": "flagging_find",
-        "broken": "flagging_broken",
-    }
+    names = {"find": "flagging_find", "broken": "flagging_broken"}
+    assert exposed_names(FLAGGING, offered) == names
     assert exposed_names(LITTLE, offered)["find"] == "find"
 
 

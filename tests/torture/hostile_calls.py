@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import anyio
@@ -21,178 +22,33 @@ from mcpvectordb_server.arguments import accepts_null, coerce
 from mcpvectordb_server.replies import MAX_REFUSAL
 from mcpvectordb_server.server import Service
 from mcpvectordb_server.surface import Tool
-from tests.server.clients import VERSIONS
+from tests.server.clients import hello
 
 DEEP: list[Any] = []
 for _ in range(200):
     DEEP = [DEEP]
 
+VALUES: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("hostile_values.json").read_text(encoding="utf-8")
+)
+WORDS = VALUES["words"]
 STRINGS = [
-    "",
-    " ",
-    "\x00",
-    "a\x00b",
-    "\ud800",
-    "x\udfff",
-    "\ufeff",
-    "\uffff",
-    "\u202egpj.exe",
-    "e\u0301" * 50,
-    "🫖" * 40,
-    "x" * 3_000,
-    "x" * 100_001,
-    "9" * 5_000,
-    "-" * 500,
-    "0x7f",
-    "1e999",
-    "NaN",
-    "null",
-    "true",
-    "[]",
-    "{}",
-    '"',
-    "'",
-    "\\",
-    "\n\r\t",
-    "数据库系统",
-    "[" * 50_000,
-    '{"a":' * 3_000,
-    '"\\ud800"',
-    '{"a": NaN}',
-    '{"a": 1e999}',
-    # other languages
-    "'; DROP TABLE documents; --",
-    '" OR "1"="1',
-    "1; PRAGMA writable_schema=1",
-    "x' UNION SELECT sql FROM sqlite_schema--",
-    "a AND",
-    "OR OR",
-    "NOT",
-    "NEAR(a b, 5)",
-    "title:harbour",
-    "^harbour",
-    "{title text} : a",
-    "a*",
-    "*",
-    "(((((",
-    ")",
-    '"a',
-    "-a -b",
-    "a" + " OR a" * 300,
-    "(" * 400 + "a" + ")" * 400,
-    "NOT " * 400 + "a",
-    "$.a",
-    "$[0]",
-    'metadata."a',
-    "a.b.c",
-    "__proto__",
-    "%",
-    "_",
-    "${jndi:ldap://127.0.0.1/x}",
-    "{{7*7}}",
-    "{0.__class__}",
-    "%s%n%n",
-    "<script>alert(1)</script>",
-    "<!-- --> ]]>",
-    "`id`",
-    "$(id)",
-    "[a-z",
-    "{a,b",
-    "{" * 50 + "a" + "}" * 50,
-    "*a" * 200,
-    "**/" * 200 + "x",
-    "?" * 300,
-    "[!a]*" * 100,
-    "\\",
-    # places
-    "../../../../etc/passwd",
-    "/etc/passwd",
-    "/dev/zero",
-    "/proc/self/environ",
-    "/proc/self/mem",
-    "~root/.ssh/id_rsa",
-    "~nobody_here/x",
-    "file:///etc/passwd",
-    "http://127.0.0.1:9/",
-    "http://[::1]/",
-    "https://2130706433/",
-    "//server/share",
-    "C:\\Windows\\win.ini",
-    "\\\\?\\C:\\x",
-    "qmd://../../x",
-    "qmd://%2e%2e%2fx",
-    "%252e%252e%252f",
-    "a/" * 2_000,
-    "x" * 300 + ".txt",
-    "/",
-    ".",
-    "..",
-    "#abcdef",
-    "#000000",
-    "a.md:1",
-    "a.md:999999999:999999999",
-    "a.md:" + "9" * 400,
+    *VALUES["strings"],
+    *("x" * length for length in (3_000, 100_001)),
+    *(sign * count for sign, count in (("9", 5_000), ("-", 500), ("?", 300), ("a/", 2_000))),
+    *("[" * 50_000, '{"a":' * 3_000, "e\u0301" * 50, "x" * 300 + ".txt", "a.md:" + "9" * 400),
+    *("a" + " OR a" * 300, "(" * 400 + "a" + ")" * 400, "NOT " * 400 + "a"),
+    *("{" * 50 + "a" + "}" * 50, "*a" * 200, "**/" * 200 + "x", "[!a]*" * 100),
     "00000000-0000-4000-8000-000000000000#" + "9" * 5_000,
-    "2026-01-01",
-    "2026-13-45T99:99:99Z",
-    "0000-00-00",
-    "9999-12-31T23:59:59.999999+14:00",
-    "-1-1-1",
 ]
 NUMBERS = [
-    0,
-    -0.0,
-    1,
-    -1,
-    2**31,
-    2**53 + 1,
-    2**63 - 1,
-    2**63,
-    -(2**63),
-    -(2**63) - 1,
-    2**64,
-    10**30,
-    10**400,
-    5e-324,
-    1e-45,
-    1e-24,
-    1e38,
-    1e308,
-    -1e308,
-    0.1,
-    5.0,
-    2.5,
-    math.nan,
-    math.inf,
-    -math.inf,
+    *(0, -0.0, 1, -1, 0.1, 2.5, 5.0, 2**31, 2**53 + 1),
+    *(2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, 10**30, 10**400),
+    *(5e-324, 1e-45, 1e-24, 1e38, 1e308, -1e308, math.nan, math.inf, -math.inf),
 ]
 ODD = [
-    None,
-    True,
-    False,
-    [],
-    {},
-    [[]],
-    [None],
-    [{}],
-    {"": ""},
-    {"a": {"b": {"c": None}}},
-    DEEP,
-    {"deep": DEEP},
-    [0] * 20_000,
-    {str(each): each for each in range(2_000)},
-]
-WORDS = [
-    "harbour",
-    "lamp",
-    "the keeper of the lamp",
-    "tea",
-    '"hot water"',
-    "lamp -tea",
-    "数据",
-    "E-4021",
-    "parseHTML",
-    "winter bread",
+    *(None, True, False, [], {}, [[]], [None], [{}], {"": ""}, {"a": {"b": {"c": None}}}),
+    *(DEEP, {"deep": DEEP}, [0] * 20_000, {str(each): each for each in range(2_000)}),
 ]
 
 
@@ -267,15 +123,9 @@ class Attacker:
             value[rng.randrange(len(value))] = hostile_value(rng)
         elif value and rng.random() < 0.75:
             key = rng.choice(list(value))
-            value[key] = rng.choice(
-                [
-                    hostile_value(rng),
-                    json.dumps(value[key]),
-                    [value[key]],
-                    {"x": value[key]},
-                    str(value[key]),
-                ]
-            )
+            old = value[key]
+            others = [hostile_value(rng), json.dumps(old), [old], {"x": old}, str(old)]
+            value[key] = rng.choice(others)
         else:
             value[rng.choice(STRINGS)] = hostile_value(rng)
 
@@ -284,21 +134,9 @@ class Session:
     """A server in memory, and raw messages to and from it, as they are on the wire."""
 
     def __init__(self, made: Service, portal: Any, sends: Any, receives: Any) -> None:
-        self.made, self._portal, self._sends, self._receives, self._last = (
-            made,
-            portal,
-            sends,
-            receives,
-            0,
-        )
-        self.request(
-            "initialize",
-            {
-                "protocolVersion": VERSIONS[-1],
-                "capabilities": {},
-                "clientInfo": {"name": "hostile", "version": "1"},
-            },
-        )
+        self.made, self._portal, self._last = made, portal, 0
+        self._sends, self._receives = sends, receives
+        self.request("initialize", hello())
         self.tools: list[dict[str, Any]] = self.request("tools/list", {})["result"]["tools"]
 
     @classmethod
@@ -335,6 +173,15 @@ class Session:
         found: dict[str, Any] = json.loads(line)
         assert found["id"] == self._last
         return found
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The reply to one call of a tool."""
+        return self.request("tools/call", {"name": tool, "arguments": arguments})
+
+    def refusal(self, surface: str, tool: str, arguments: dict[str, Any]) -> str:
+        """Call a tool; the text of a refusal, "" for a result, which fits its schema."""
+        offered = next(each for each in self.tools if each["name"] == tool)
+        return refusal_of(surface, offered, self.call(tool, arguments))
 
     async def _exchange(self, request: types.JSONRPCRequest) -> Any:
         with anyio.fail_after(120):
@@ -408,18 +255,10 @@ def _vector_store(result: dict[str, Any], structured: dict[str, Any], failed: bo
     return str(structured.get("error", ""))
 
 
-CODES = (
-    "file_not_found",
-    "invalid_file_type",
-    "file_too_large",
-    "encoding_error",
-    "empty_query",
-    "empty_collection",
-    "document_not_found",
-    "invalid_document_id",
-    "validation_error",
-    "ingestion_failed",
-)
+CODES = """
+    file_not_found invalid_file_type file_too_large encoding_error empty_query empty_collection
+    document_not_found invalid_document_id validation_error ingestion_failed
+""".split()
 
 
 def _openrag(result: dict[str, Any], structured: dict[str, Any], failed: bool) -> str:

@@ -24,6 +24,7 @@ from tests.support import Letters
 from tests.support_web import HOSTILE
 from tests.torture.costly_queries import COSTLY_CALLS, large_file
 from tests.torture.hostile_calls import (
+    VALUES,
     WORDS,
     Attacker,
     Defects,
@@ -55,13 +56,8 @@ def fill(db: Database, folder: Path) -> dict[str, list[Any]]:
         for library in ("default", "mine")
     ]
     for number in range(12):
-        db.vectors.add(
-            f"v{number}",
-            [rng.uniform(-1, 1) for _ in range(3)],
-            store="s",
-            namespace="n",
-            metadata={"n": number},
-        )
+        vector = [rng.uniform(-1, 1) for _ in range(3)]
+        db.vectors.add(f"v{number}", vector, store="s", namespace="n", metadata={"n": number})
     memories = [
         db.memories.add(
             f"t{number % 3}", "user", some_text(rng), tags=["lamp"], metadata={"n": number}
@@ -142,10 +138,7 @@ def test_every_reply_is_in_the_dialect_of_the_surface(
             if surface.template and rng.random() < 0.05:
                 read_resource(session, surface.template.prefix + str(hostile_value(rng)))
             tool, arguments = attacker.call(rng)
-            answer = session.request("tools/call", {"name": tool, "arguments": arguments})
-            refusal = refusal_of(
-                name, next(each for each in session.tools if each["name"] == tool), answer
-            )
+            refusal = session.refusal(name, tool, arguments)
             defects.none()
             refused += bool(refusal)
             if wrong := misfits(functions[tool], arguments):
@@ -171,18 +164,11 @@ def clear(schema: dict[str, Any], refusal: str) -> bool:
 
 
 GARBAGE = [
-    "hello",
-    "[]",
-    "{}",
-    "null",
+    *("hello", "[]", "{}", "null", '"\\ud800"', "\x01", "[" * 20_000, "9" * 6_000),
+    '{"a":' * 5_000 + "1" + "}" * 5_000,
     '{"jsonrpc":"2.0","id":7,"method":"ping"',
     '{"jsonrpc":"2.0","id":8}',
-    '"\\ud800"',
-    "\x01",
     '{"jsonrpc":"1.0","id":9,"method":"ping"}',
-    "[" * 20_000,
-    '{"a":' * 5_000 + "1" + "}" * 5_000,
-    "9" * 6_000,
 ]
 
 
@@ -292,9 +278,7 @@ def is_number(value: Any) -> bool:
 
 
 def text(session: Session, tool: str, **arguments: Any) -> dict[str, Any]:
-    reply: dict[str, Any] = session.request("tools/call", {"name": tool, "arguments": arguments})[
-        "result"
-    ]["structuredContent"]
+    reply: dict[str, Any] = session.call(tool, arguments)["result"]["structuredContent"]
     return reply
 
 
@@ -339,56 +323,7 @@ def judge(
 
 
 SECRET = "the treasure lies under the third stone"
-KEYS = [
-    "library",
-    "metadata.library",
-    "store",
-    "namespace",
-    "thread",
-    "owner",
-    "key",
-    "d.library",
-    "1",
-    "*",
-    "$",
-    "$.x",
-    "a' OR 1=1 --",
-    '" OR "1"="1',
-    "x') OR ('1'='1",
-    "library) OR (1",
-    "__proto__",
-    "metadata",
-    "id",
-    "rowid",
-    "source",
-    "a.b",
-    "",
-    "\x00",
-    "%",
-    "_",
-]
-PLACES = [
-    "mine",
-    "mine' OR 'a'='a",
-    "mine\x00theirs",
-    "mine%",
-    "%",
-    "*",
-    "mine OR theirs",
-    "mine,theirs",
-    "MINE",
-    "mine ",
-    "mine/../theirs",
-    "mine\ntheirs",
-    '["mine","theirs"]',
-    "mine--",
-    "mine;theirs",
-    "m_ne",
-    "null",
-    "None",
-    "thei%",
-    "*s",
-]
+KEYS, PLACES = VALUES["keys"], VALUES["places"]
 
 
 def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
@@ -399,39 +334,22 @@ def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
         Database(path, embedder=Letters(), config=Config(rerank_memories=False)) as db,
         ExitStack() as stack,
     ):
-        db.documents.ingest_text(
-            "a lamp of mine",
-            source="mine.md",
-            library="mine",
-            metadata={"library": "theirs", "n": 1},
-        )
-        db.documents.ingest_text(
-            SECRET, source="theirs.md", library="theirs", metadata={"library": "mine", "n": 1}
-        )
+        # Metadata says of what is theirs that it is mine, by every name that a place has.
+        names = ("library", "store", "namespace", "thread", "thread_id")
         for place, text in (("mine", "a lamp"), ("theirs", SECRET)):
-            db.vectors.add(
-                "v", [1.0, 0.5], store=place, metadata={"said": text, "store": "mine", "n": 1}
-            )
-            db.vectors.add(
-                "w",
-                [1.0, 0.5],
-                store="mine",
-                namespace=place,
-                metadata={"said": text, "namespace": "mine", "n": 1},
-            )
-            db.memories.add(
-                place, "user", text, metadata={"thread": "mine", "thread_id": "mine", "n": 1}
-            )
+            said = {"said": text, "n": 1, **dict.fromkeys(names, "mine")}
+            db.documents.ingest_text(text, source=f"{place}.md", library=place, metadata=said)
+            db.vectors.add("v", [1.0, 0.5], store=place, metadata=said)
+            db.vectors.add("w", [1.0, 0.5], store="mine", namespace=place, metadata=said)
+            db.memories.add(place, "user", text, metadata=said)
         sessions = {
             name: stack.enter_context(Session.with_server(service(db, load(name))))
             for name in NAMES
         }
 
         def round(number: int, rng: random.Random) -> None:
-            name, tool, arguments = rng.choice(REACHES)(rng)
-            answer = sessions[name].request("tools/call", {"name": tool, "arguments": arguments})
-            tools = {each["name"]: each for each in sessions[name].tools}
-            refusal_of(name, tools[tool], answer)
+            name, tool, arguments = reach(rng)
+            answer = sessions[name].call(tool, arguments)
             assert SECRET not in json.dumps(answer), f"{tool} {arguments}"
 
         tested.run_rounds(round)
@@ -439,18 +357,8 @@ def test_no_filter_and_no_name_reaches_another_library_store_or_thread(
 
 
 def odd_filter(rng: random.Random) -> dict[str, Any]:
-    values = [
-        1,
-        "theirs",
-        "mine",
-        None,
-        True,
-        {"ne": "mine"},
-        {"$ne": 1},
-        ["mine", "theirs"],
-        "' OR 1=1 --",
-        {"or": [1]},
-    ]
+    texts = ["theirs", "mine", "' OR 1=1 --"]
+    values = [*texts, 1, None, True, {"ne": "mine"}, {"$ne": 1}, ["mine", "theirs"], {"or": [1]}]
     return {rng.choice(KEYS): rng.choice(values) for _ in range(rng.randint(1, 3))}
 
 
@@ -460,74 +368,34 @@ def place(rng: random.Random) -> str:
 
 
 def conditions(rng: random.Random) -> list[dict[str, Any]]:
-    operators = [
-        "eq",
-        "ne",
-        "not_in",
-        "not_exists",
-        "exists",
-        "contains",
-        "gt",
-        "OR 1=1",
-        "array_contains",
-    ]
+    operators = ["OR 1=1", *"eq ne not_in not_exists exists contains gt array_contains".split()]
     return [
         {"key": key, "operator": rng.choice(operators), "value": value}
         for key, value in odd_filter(rng).items()
     ]
 
 
-REACHES: list[Callable[[random.Random], tuple[str, str, dict[str, Any]]]] = [
-    lambda rng: (
-        "mcpvectordb",
-        "search",
-        {"query": SECRET, "library": place(rng), "filter": odd_filter(rng)},
-    ),
-    lambda rng: ("mcpvectordb", "list_documents", {"library": place(rng)}),
-    lambda rng: ("mcpvectordb", "get_document", {"doc_id": rng.choice([*PLACES, *KEYS])}),
-    lambda rng: ("qmd", "search", {"query": "treasure stone", "collection": place(rng)}),
-    lambda rng: ("qmd", "query", {"query": SECRET[:20], "collection": place(rng)}),
-    lambda rng: (
-        "vector_store",
-        "vector_search",
-        {
-            "query": [1, 0.5],
-            "store_name": place(rng),
-            "namespace": "mine",
-            "metadata_filter": odd_filter(rng),
-        },
-    ),
-    lambda rng: (
-        "vector_store",
-        "vector_search",
-        {
-            "query": [1, 0.5],
-            "store_name": "mine",
-            "namespace": place(rng),
-            "metadata_filter": odd_filter(rng),
-        },
-    ),
-    lambda rng: (
-        "context_server",
-        "search_context",
-        {"thread_id": place(rng), "metadata": odd_filter(rng), "metadata_filters": conditions(rng)},
-    ),
-    lambda rng: (
-        "context_server",
-        "hybrid_search_context",
-        {"query": "treasure", "thread_id": place(rng), "metadata_filters": conditions(rng)},
-    ),
-    lambda rng: (
-        "context_server",
-        "fts_search_context",
-        {
-            "query": 'lamp OR thread:theirs OR "treasure',
-            "mode": "boolean",
-            "thread_id": place(rng),
-            "tags": None,
-        },
-    ),
-]
+def reach(rng: random.Random) -> tuple[str, str, dict[str, Any]]:
+    """A surface, one of its tools, and arguments that ask for what is mine and for what is not."""
+    thread = {"thread_id": place(rng), "metadata_filters": conditions(rng)}
+    vectors = {"query": [1, 0.5], "store_name": "mine", "namespace": "mine"}
+    words = 'lamp OR thread:theirs OR "treasure'
+    return rng.choice(
+        [
+            ("mcpvectordb", "search", {"query": SECRET, "library": place(rng), "filter": odd_filter(rng)}),
+            ("mcpvectordb", "list_documents", {"library": place(rng)}),
+            ("mcpvectordb", "get_document", {"doc_id": rng.choice([*PLACES, *KEYS])}),
+            ("qmd", "search", {"query": "treasure stone", "collection": place(rng)}),
+            ("qmd", "query", {"query": SECRET[:20], "collection": place(rng)}),
+            *(
+                ("vector_store", "vector_search", {**vectors, each: place(rng), "metadata_filter": odd_filter(rng)})
+                for each in ("store_name", "namespace")
+            ),
+            ("context_server", "search_context", {**thread, "metadata": odd_filter(rng)}),
+            ("context_server", "hybrid_search_context", {**thread, "query": "treasure"}),
+            ("context_server", "fts_search_context", {"query": words, "mode": "boolean", "thread_id": place(rng)}),
+        ]
+    )  # fmt: skip
 
 
 # Queries that take much CPU time
@@ -550,22 +418,15 @@ def test_no_query_takes_more_cpu_time_than_the_limit(
         assert math.gcd(STRIDE, len(COSTLY_CALLS)) == 1, "some would be left out"
         for _ in range(2):  # what is loaded once is not what a query costs
             text(sessions["mcpvectordb"], "search", query="time")
-            sessions["qmd"].request(
-                "tools/call", {"name": "search", "arguments": {"query": "time"}}
-            )
+            sessions["qmd"].call("search", {"query": "time"})
             text(sessions["context_server"], "hybrid_search_context", query="time")
 
         def round(number: int, rng: random.Random) -> None:
             nonlocal slowest
             surface, tool, what, arguments = COSTLY_CALLS[number * STRIDE % len(COSTLY_CALLS)]
             started = time.process_time()
-            answer = sessions[surface].request("tools/call", {"name": tool, "arguments": arguments})
+            sessions[surface].refusal(surface, tool, arguments)
             seconds = time.process_time() - started
-            refusal_of(
-                surface,
-                next(each for each in sessions[surface].tools if each["name"] == tool),
-                answer,
-            )
             slowest = max(slowest, (seconds, f"{surface} {tool}, {what}"))
             if tested.long and seconds > CPU_SECONDS:
                 raise AssertionError(f"{surface} {tool}, {what}: {seconds:.1f} s")

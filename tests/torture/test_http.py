@@ -24,44 +24,24 @@ from mcpvectordb_server.surfaces import load
 from tests.guarantees import Guarantee
 from tests.server.clients import Wire, service
 from tests.server.support_http import HELLO, TOKEN, Running
-from tests.torture.support_torture import opened, wait_for
+from tests.torture.support_torture import opened
 
 pytestmark = pytest.mark.torture
 
 CLIENTS = 8
 
 TOKENS = [
-    "",
-    "Bearer wrong",
-    f"Basic {TOKEN}",
-    TOKEN,
-    f"Bearer {TOKEN}x",
-    f"Bearer {TOKEN[:-1]}",
-    f"Bearer {TOKEN.upper()}",
-    "Bearer ",
-    "Bearer " + "x" * 8_000,
-    f"Bearer {TOKEN}, Bearer x",
+    *("", TOKEN, "Bearer wrong", "Bearer ", "Bearer " + "x" * 8_000, f"Basic {TOKEN}"),
+    *(f"Bearer {each}" for each in (f"{TOKEN}x", TOKEN[:-1], TOKEN.upper(), f"{TOKEN}, Bearer x")),
 ]
-HOSTS = [
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "evil.example:80",
-    "[::1",
-    "@localhost@x",
-    "localhost.evil.example",
-    "0.0.0.0",
-    "evil.example#localhost",
-    "2130706433",
-]
-ORIGINS = [
-    "http://evil.example",
-    "null",
-    "http://localhost.evil.example",
-    "file://",
-    "http://evil.example/localhost",
-    "http://localhost@evil.example",
-    "javascript:localhost",
-]
+HOSTS = """
+    evil.example 127.0.0.1.evil.example evil.example:80 [::1 @localhost@x localhost.evil.example
+    0.0.0.0 evil.example#localhost 2130706433
+""".split()
+ORIGINS = """
+    http://evil.example null http://localhost.evil.example file:// http://evil.example/localhost
+    http://localhost@evil.example javascript:localhost
+""".split()
 REFUSED = [
     *({"Authorization": each} for each in TOKENS),
     *({"Host": each} for each in HOSTS),
@@ -85,27 +65,22 @@ MALFORMED = [
     b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000,
     b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
     b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: "
-    b"5\r\n\r\nzz\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\nzz\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
     b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
     b"POST /mcp HTTP/1.1\nHost: local\x00host\n\n",
     *(
-        f"POST /mcp HTTP/1.1\r\n{HEAD}{extra}\r\n".encode() + body
-        for extra, body in (
-            ("Content-Type: text/plain\r\nContent-Length: 2\r\n", b"{}"),
-            ("Content-Type: application/json\r\nContent-Length: 2\r\n", b"[]"),
-            ("Content-Type: application/json\r\nContent-Length: 3\r\n", b'{"a'),
-            ("Content-Length: 0\r\n", b""),
-            ("Content-Type: application/json\r\nContent-Length: 20000\r\n", b"[" * 20_000),
-            ("Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n", b"zz\r\n"),
-            (f"Content-Type: application/json\r\nContent-Length: {LIMITS.max_body + 1}\r\n", b"{"),
-            (
-                "Content-Type: application/json\r\nMcp-Session-Id: ../../x\r\nContent-Length: "
-                "2\r\n",
-                b"{}",
-            ),
+        f"POST /mcp HTTP/1.1\r\n{HEAD}Content-Type: application/{kind}\r\n\r\n".encode() + body
+        for kind, body in (
+            ("text\r\nContent-Length: 2", b"{}"),
+            ("json\r\nContent-Length: 2", b"[]"),
+            ("json\r\nContent-Length: 3", b'{"a'),
+            ("json\r\nContent-Length: 0", b""),
+            ("json\r\nContent-Length: 20000", b"[" * 20_000),
+            ("json\r\nTransfer-Encoding: chunked", b"zz\r\n"),
+            (f"json\r\nContent-Length: {LIMITS.max_body + 1}", b"{"),
+            ("json\r\nMcp-Session-Id: ../../x\r\nContent-Length: 2", b"{}"),
         )
     ),
     f"DELETE /mcp HTTP/1.1\r\n{HEAD}\r\n".encode(),
@@ -227,18 +202,8 @@ def test_a_server_process_serves_many_clients_at_once(
                 f"# {number}\n\nThe keeper lights the lamp of harbour {number}.",
                 source=f"{number}.md",
             )
-    with Wire(
-        "--db",
-        str(path),
-        "--transport",
-        "streamable-http",
-        "--port",
-        "0",
-        environ={"MCPVECTORDB_TOKEN": TOKEN},
-        patience=20_000,
-    ) as wire:
-        wait_for(lambda: "Listening on" in wire.errors, what="the server")
-        port = int(wire.errors.split("http://127.0.0.1:")[1].split("/")[0])
+    with Wire.over_http("--db", str(path), token=TOKEN, patience=20_000) as wire:
+        port = wire.port
         seconds: list[float] = []
         clients = [
             threading.Thread(

@@ -1,7 +1,7 @@
 """The table of all formats, and the detection of a source's format.
 
-A format is one entry in `FORMATS` and one module in this package with `parse(source: Source) ->
-Parsed`, which is imported when its first source arrives. In the detection, the content wins over
+A format is one entry in `FORMATS` and a function `(source: Source) -> Parsed` in a module of this
+package, which is imported when its first source arrives. In the detection, the content wins over
 the media type, which wins over the file's extension.
 """
 
@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from io import BytesIO
 from pathlib import PurePosixPath
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats.charset import bom, is_text, unicode_encoding
@@ -56,7 +56,7 @@ class Format(NamedTuple):
     """One format. Lists are words in one string; regular expressions match at the start.
 
     - name: for messages, unique.
-    - module: the module in this package whose `parse` reads it.
+    - reader: the module in this package that reads it, and its function if that is not `parse`.
     - extensions: lower case, without the dot; also whole file names ("makefile").
     - media_types: lower case, without parameters.
     - magic: an expression that every file of this format starts with.
@@ -67,7 +67,7 @@ class Format(NamedTuple):
     """
 
     name: str
-    module: str
+    reader: str
     extensions: str
     media_types: str = ""
     magic: bytes = b""
@@ -75,6 +75,11 @@ class Format(NamedTuple):
     stream: str = ""
     hint: bytes = b""
     inline: bool = False
+
+    @property
+    def module(self) -> str:
+        """The module in this package that reads it."""
+        return self.reader.partition(":")[0]
 
 
 # The first entry whose magic, member or hint matches wins, so special cases come before general
@@ -90,12 +95,12 @@ FORMATS = (
     ),
     Format(
         "Markdown",
-        "markdown",
+        "text:parse_markdown",
         "md markdown mdown mkd mkdn mdx qmd rmd",
         "text/markdown text/x-markdown",
         inline=True,
     ),
-    Format("source code", "code", _CODE, _CODE_TYPES, inline=True),
+    Format("source code", "text:parse_code", _CODE, _CODE_TYPES, inline=True),
     Format("PDF", "pdf", "pdf", "application/pdf", magic=rb"\s*%PDF-"),
     Format("EPUB", "ebook", "epub", "application/epub+zip", member="META-INF/container.xml"),
     Format(
@@ -143,9 +148,13 @@ FORMATS = (
         "application/vnd.ms-excel.sheet.binary.macroenabled.12",
         member="xl/workbook.bin",
     ),
-    Format("DOC", "doc", "doc dot", "application/msword", stream="WordDocument"),
+    Format("DOC", "ole:parse_doc", "doc dot", "application/msword", stream="WordDocument"),
     Format(
-        "PPT", "ppt", "ppt pps pot", "application/vnd.ms-powerpoint", stream="PowerPoint Document"
+        "PPT",
+        "ole:parse_ppt",
+        "ppt pps pot",
+        "application/vnd.ms-powerpoint",
+        stream="PowerPoint Document",
     ),
     Format("XLS", "xlsx", "xls", "application/vnd.ms-excel", magic=re.escape(OLE)),
     Format("ODS", "odt", "ods", _ODF + "spreadsheet", magic=_ODF_MAGIC + rb"spreadsheet"),
@@ -153,10 +162,10 @@ FORMATS = (
     Format("ODP", "odt", "odp", _ODF + "presentation", magic=_ODF_MAGIC + rb"presentation"),
     Format("RTF", "rtf", "rtf", "application/rtf text/rtf", magic=rb"\s*\{\\rtf"),
     Format("HTML", "html", "html htm xhtml shtml", "text/html application/xhtml+xml", hint=_HTML),
-    Format("notebook", "notebook", "ipynb", "application/x-ipynb+json"),
-    Format("JSON", "json", "json jsonl ndjson geojson jsonld webmanifest", _JSON_TYPES),
-    Format("XML", "xml", _XML, _XML_TYPES, hint=rb"\s*<\?xml\s"),
-    Format("CSV", "csv", "csv tsv tab", "text/csv text/tab-separated-values"),
+    Format("notebook", "data:parse_notebook", "ipynb", "application/x-ipynb+json"),
+    Format("JSON", "data:parse_json", "json jsonl ndjson geojson jsonld webmanifest", _JSON_TYPES),
+    Format("XML", "data:parse_xml", _XML, _XML_TYPES, hint=rb"\s*<\?xml\s"),
+    Format("CSV", "data:parse_csv", "csv tsv tab", "text/csv text/tab-separated-values"),
     Format(
         "mail",
         "email",
@@ -176,7 +185,7 @@ FORMATS = (
     Format("subtitles", "subtitles", "srt vtt", "text/vtt application/x-subrip", hint=_CUE),
 )
 
-TEXT = FORMATS[0]
+TEXT, CODE = FORMATS[0], FORMATS[2]
 BY_NAME = {each.name: each for each in FORMATS}
 
 # Common formats without a parser, so that the error can name them.
@@ -223,7 +232,7 @@ def parse(source: Source, found: Format | None = None) -> Parsed:
     ParseFailed (damaged, encrypted, undecodable) or NoText.
     """
     found = found or detect(source)
-    reader = cast(Callable[[Source], Parsed], import_module(f"{__name__}.{found.module}").parse)
+    reader = reader_of(found)
     try:
         parsed = reader(source)
     except (IngestError, MemoryError):  # running out of memory does not mean a damaged source
@@ -238,16 +247,26 @@ def parse(source: Source, found: Format | None = None) -> Parsed:
     return parsed
 
 
+def reader_of(found: Format) -> Callable[[Source], Parsed]:
+    """Return the function that reads a format, from its module."""
+    module, _, function = found.reader.partition(":")
+    reader: Callable[[Source], Parsed] = getattr(
+        import_module(f"{__name__}.{module}"), function or "parse"
+    )
+    return reader
+
+
 def detect(source: Source) -> Format:
     """Return the format of a source: by its content, else its media type, else its name."""
     head = _head(source.raw)
     claimed = _by_media_type(source.media_type) or by_name(source.name)
     found = _by_content(source.raw, head)
     # A PHP or Vue file may begin with markup.
-    if found and not (claimed and claimed.module == "code" and head.lstrip().startswith(b"<")):
+    if found and not (claimed and claimed is CODE and head.lstrip().startswith(b"<")):
         return found
     has_signature = claimed is not None and bool(claimed.magic or claimed.member or claimed.stream)
-    if what := _unsupported_content(source.raw, head):
+    is_binary = b"\0" in source.raw and not unicode_encoding(source.raw)
+    if what := _known_content(head) or (_BINARY if is_binary else ""):
         if claimed and has_signature and what in (_ZIP, _BINARY):
             return claimed  # probably damaged; its parser gives the reason
         raise _unsupported(source, what)
@@ -305,12 +324,6 @@ def _streams(raw: bytes) -> set[str]:
             return {path[0] for path in container.listdir() if len(path) == 1}
     except (OSError, ValueError, IndexError):
         return set()
-
-
-def _unsupported_content(raw: bytes, head: bytes) -> str:
-    """What these bytes are if they are not text; "" if they look like text."""
-    is_binary = b"\0" in raw and not unicode_encoding(raw)
-    return _known_content(head) or (_BINARY if is_binary else "")
 
 
 def _known_content(head: bytes) -> str:

@@ -12,25 +12,19 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import (
+from mcpvectordb.ingest.formats.archive import (
+    OfficeArchive,
     chart_markdown,
     children,
     find,
     latex,
-    links,
     local,
-    main_part,
-    properties,
     relation_id,
-    relations,
     value,
 )
 from mcpvectordb.records import Parsed, Source
 
-SKIPPED = frozenset(
-    ["del", "moveFrom", "Fallback", "instrText", "pPr", "rPr", "sectPr", "tblPr", "trPr", "tcPr"]
-)
+SKIPPED = frozenset("del moveFrom Fallback instrText pPr rPr sectPr tblPr trPr tcPr".split())
 NOTES = ("footnotes", "endnotes")
 _CODE_STYLE = re.compile(r"\bcode\b|preformatted|listing|\bmacro\b|source")
 _MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECASE)
@@ -38,26 +32,26 @@ _MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECAS
 
 def parse(source: Source) -> Parsed:
     """Return the text of a Word document as Markdown."""
-    archive = Archive(source)
-    part = main_part(archive, "word/document.xml")
-    linked = relations(archive, part)
+    archive = OfficeArchive(source)
+    part = archive.main_part("word/document.xml")
+    linked = archive.relations(part)
     parts = dict(linked.values())
     reader = _DocxReader(
         _DocxStyles(archive.xml(parts.get("styles", ""))),
         _numberings(archive.xml(parts.get("numbering", ""))),
         lambda id: chart_markdown(archive.xml(linked.get(id, ("", ""))[1])),
     )
-    reader.read(archive.xml(part), links(archive, part))
+    reader.read(archive.xml(part), archive.links(part))
     for kind in NOTES:
         if target := parts.get(kind):
-            reader.read_notes(archive.xml(target), links(archive, target))
+            reader.read_notes(archive.xml(target), archive.links(target))
     if target := parts.get("comments"):
-        reader.read_comments(archive.xml(target), links(archive, target))
+        reader.read_comments(archive.xml(target), archive.links(target))
     reader.read_margins(
         archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
     )
     text = markdown_writer.with_lists(reader.blocks)
-    return markdown_writer.finish(source, text, properties(archive), title=reader.title)
+    return markdown_writer.finish(source, text, archive.properties(), title=reader.title)
 
 
 class _DocxStyles:
@@ -94,14 +88,8 @@ class _DocxStyles:
 
     def number(self, key: str) -> Any:
         """The numbering of paragraphs with this style, or None."""
-        return next(
-            (
-                number
-                for each in self._ancestry(key)
-                if (number := self.numbers.get(each)) is not None
-            ),
-            None,
-        )
+        numbers = map(self.numbers.get, self._ancestry(key))
+        return next((each for each in numbers if each is not None), None)
 
     def _ancestry(self, key: str) -> Iterator[str]:
         """A style and the styles that it is based on, at most ten."""
@@ -129,12 +117,9 @@ class _DocxReader:
     """Collects the blocks of a part in one walk without recursion."""
 
     def __init__(
-        self,
-        styles: _DocxStyles,
-        numberings: dict[str, dict[str, str]],
-        chart: Callable[[str], str],
+        self, styles: _DocxStyles, numbers: dict[str, dict[str, str]], chart: Callable[[str], str]
     ) -> None:
-        self.styles, self.numberings, self.chart = styles, numberings, chart
+        self.styles, self.numberings, self.chart = styles, numbers, chart
         self.links: Mapping[str, str] = {}
         self.code: list[str] = []
         self.charts: list[str] = []

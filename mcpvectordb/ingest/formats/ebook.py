@@ -16,8 +16,7 @@ from mcpvectordb.ingest.formats.pdf import (
     outline,
     read_page,
 )
-from mcpvectordb.ingest.formats.pdf_layout import file_order
-from mcpvectordb.ingest.formats.pdf_text import TextBlock, page_text
+from mcpvectordb.ingest.formats.pdf_layout import TextBlock, file_order, page_text
 from mcpvectordb.records import Parsed, Source
 
 WIDTH, HEIGHT = 800, 100_000
@@ -51,18 +50,13 @@ def _kind(source: Source) -> str:
         return "mobi"
     if not source.raw.startswith(b"PK"):
         return "fb2"
-    return (
-        "epub"
-        if b"mimetypeapplication/epub+zip" in source.raw[:200]
-        or b"META-INF/container.xml" in source.raw
-        else "xps"
-    )
+    marked = b"mimetypeapplication/epub+zip" in source.raw[:200]
+    return "epub" if marked or b"META-INF/container.xml" in source.raw else "xps"
 
 
 def _check_archive(archive: Archive) -> None:
-    if "META-INF/rights.xml" in archive.members or b"xmlenc#aes" in archive.read(
-        "META-INF/encryption.xml"
-    ):
+    encrypted = b"xmlenc#aes" in archive.read("META-INF/encryption.xml")
+    if encrypted or "META-INF/rights.xml" in archive.members:
         raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
 
 
@@ -78,7 +72,6 @@ def _chapters(document: Any) -> Iterator[list[TextBlock]]:
     """The blocks of each chapter."""
     document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
     for chapter in range(document.chapter_count):
-        pages = (
-            document.load_page((chapter, at)) for at in range(document.chapter_page_count(chapter))
-        )
+        numbers = range(document.chapter_page_count(chapter))
+        pages = (document.load_page((chapter, at)) for at in numbers)
         yield [block for page in pages for block in file_order(page_text(page).rows)]

@@ -35,13 +35,13 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(
             f"{source.name} is not a mail: it has no header lines such as From: and Subject:"
         )
+    note = reader.note()
     if len(messages) > 1:
-        metadata = {"messages": len(pages)}
-        return markdown_writer.finish(source, pages, metadata, headings=0, note=reader.note())
+        return markdown_writer.finish(
+            source, pages, {"messages": len(pages)}, headings=0, note=note
+        )
     subject, metadata = _header(messages[0], "Subject"), _metadata(messages[0])
-    return markdown_writer.finish(
-        source, pages[0], metadata, title=subject, headings=0, note=reader.note()
-    )
+    return markdown_writer.finish(source, pages[0], metadata, title=subject, headings=0, note=note)
 
 
 def _read(raw: bytes) -> Iterator[EmailMessage]:
@@ -53,18 +53,14 @@ def _read(raw: bytes) -> Iterator[EmailMessage]:
 
 def _messages(raw: bytes) -> Iterator[bytes]:
     """The messages of a mailbox, split at its "From sender date" lines; a single message as is."""
-    first = _ENVELOPE.match(raw)
-    starts = (
-        [
-            found
-            for found in _ENVELOPE.finditer(raw)
-            if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
-        ]
-        if first
-        else []
-    )
-    if not starts:
+    if not _ENVELOPE.match(raw):
         yield raw
+        return
+    starts = [
+        found
+        for found in _ENVELOPE.finditer(raw)
+        if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
+    ]
     for at, start in enumerate(starts):
         end = starts[at + 1].start() if at + 1 < len(starts) else len(raw)
         yield _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
@@ -82,7 +78,9 @@ class _MailReader:
         if not self.unread:
             return ""
         names = ", ".join(self.unread[:20]) + (", …" if len(self.unread) > 20 else "")
-        return f"{len(self.unread)} attachments have no text that can be read: {names}"
+        count = len(self.unread)
+        have = "attachment has" if count == 1 else "attachments have"
+        return f"{count} {have} no text that can be read: {names}"
 
     def page(self, message: EmailMessage, depth: int = 0) -> str:
         """A message as Markdown."""
@@ -160,9 +158,8 @@ def _header(message: Any, key: str) -> str:
 def _body(message: EmailMessage, name: str) -> str:
     part = message.get_body(preferencelist=("plain", "html"))
     if part is None:  # no body, or a multipart message without parts
-        whole = (
-            message.get_payload() if message.get_content_maintype() in ("text", "multipart") else ""
-        )
+        is_text = message.get_content_maintype() in ("text", "multipart")
+        whole = message.get_payload() if is_text else ""
         return markdown_writer.prose(whole.strip()) if isinstance(whole, str) else ""
     try:
         text = part.get_content()
@@ -171,11 +168,9 @@ def _body(message: EmailMessage, name: str) -> str:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     text = markdown_writer.clean(str(text))
-    return (
-        html.to_markdown(text, name)
-        if part.get_content_subtype() == "html"
-        else markdown_writer.prose(text.strip())
-    )
+    if part.get_content_subtype() == "html":
+        return html.to_markdown(text, name)
+    return markdown_writer.prose(text.strip())
 
 
 def _attachments(message: EmailMessage) -> list[str]:

@@ -22,8 +22,11 @@ from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mcpvectordb.ingest.formats.html_markdown import HEADINGS, INLINE
-
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark "
+    "nobr q rp rt ruby s samp small span strike strong sub sup time tt u var wbr br".split()
+)
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
 SILENT = frozenset(
     "script style noscript template svg iframe object embed canvas audio video map head link meta "
     "button select textarea input datalist option progress meter".split()
@@ -70,10 +73,12 @@ class PageContent(NamedTuple):
 def main_content(root: Any) -> PageContent:
     """Return the main content of a parsed page."""
     page = _WebPage(root)
-    content = page.content(page.left_out | page.boilerplate())
+    boilerplate = {each for each in page.elements if page.is_boilerplate(each)}
+    content = page.content(page.left_out | boilerplate)
     if page.weight_of(content) >= LEAST_SHARE * page.whole[page.body]:
         return content
-    cautious = page.content(page.left_out | page.menus())
+    menus = {each for each in boilerplate if each.tag in ("nav", "header", "footer")}
+    cautious = page.content(page.left_out | menus)
     return max(content, cautious, key=page.weight_of)
 
 
@@ -139,15 +144,6 @@ class _WebPage:
 
     # Boilerplate
 
-    def boilerplate(self) -> set[Any]:
-        """The elements that are boilerplate by tag, role or name."""
-        return {each for each in self.elements if self.is_boilerplate(each)}
-
-    def menus(self) -> set[Any]:
-        """The elements that are boilerplate by their tag alone."""
-        tags = ("nav", "header", "footer")
-        return {each for each in self.elements if each.tag in tags and self.is_boilerplate(each)}
-
     def is_boilerplate(self, element: Any) -> bool:
         """Whether tag, role, class or id say so, and the element is not too large for it."""
         if element.tag in ("html", "body", "main", "article"):
@@ -156,7 +152,7 @@ class _WebPage:
             return False
         return (
             (element.tag in BOILERPLATE and not _quoted(element))
-            or (element.tag == "header" and _of_page(element))
+            or (element.tag == "header" and _is_outside(element, "article", "main", "section"))
             or (element.get("role") or "").lower() in ROLES
             or _is_hidden(element)
             or (element.tag not in HEADINGS and is_boilerplate(element))
@@ -368,9 +364,7 @@ def _teasers(elements: Iterable[Any]) -> set[Any]:
 
 def _leads_elsewhere(heading: Any) -> bool:
     """Whether a heading is a link to another page, or in one."""
-    if (heading.text or "").strip() and not any(
-        each.tag == "a" for each in heading.iterancestors()
-    ):
+    if (heading.text or "").strip() and _is_outside(heading, "a"):
         return False
     links = [*heading.iter("a"), *(each for each in heading.iterancestors() if each.tag == "a")]
     return any(not (each.get("href") or "#").startswith("#") for each in links)
@@ -401,11 +395,9 @@ def _quoted(element: Any) -> bool:
     return element.tag == "footer" and parent is not None and parent.tag == "blockquote"
 
 
-def _of_page(header: Any) -> bool:
-    """Whether a header belongs to the page rather than to an article or a section."""
-    return not any(
-        element.tag in ("article", "main", "section") for element in header.iterancestors()
-    )
+def _is_outside(element: Any, *tags: str) -> bool:
+    """Whether no element around this one has such a tag."""
+    return not any(each.tag in tags for each in element.iterancestors())
 
 
 def _is_hidden(element: Any) -> bool:
@@ -485,10 +477,8 @@ def is_boilerplate(element: Any) -> bool:
         element.tag in ("div", "ul", "ol", "table")
         and "section" not in names.split()
         and any(map(_names_boilerplate, (element.get("id") or "").split()))
-        and not any(
-            each.tag in ("main", "article") or each.get("role") == "main"
-            for each in element.iterancestors()
-        )
+        and _is_outside(element, "main", "article")
+        and not any(each.get("role") == "main" for each in element.iterancestors())
     )
 
 

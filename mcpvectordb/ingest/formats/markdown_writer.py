@@ -135,20 +135,16 @@ def _title(source: Source, *candidates: object) -> str:
     At most 200 characters. Names that programs and templates give are no titles.
     """
     for candidate in candidates:
-        if (
-            isinstance(candidate, str)
-            and (found := line(candidate))
-            and not _NO_TITLE.fullmatch(found)
-        ):
+        found = line(candidate) if isinstance(candidate, str) else ""
+        if found and not _NO_TITLE.fullmatch(found):
             return found[:LONGEST_TITLE].rstrip()
     return line(source.name)[:LONGEST_TITLE]
 
 
-def first_heading(text: str) -> str:
-    """Return the first Markdown heading without inline markup, or ""."""
-    return next(
-        (each.path[-1] for each in outline(text[:20_000], "markdown").headings if each.path[-1]), ""
-    )
+def _first_heading(text: str) -> str:
+    """The first Markdown heading without inline markup, or ""."""
+    headings = (each.path[-1] for each in outline(text[:20_000], "markdown").headings)
+    return next(filter(None, headings), "")
 
 
 def no_text(name: str, why: str = "") -> NoText:
@@ -190,18 +186,22 @@ def finish(
     nothing: str = "",
     note: str = "",
     images: tuple[int, ...] = (),
+    keep_lines: bool = False,
 ) -> Parsed:
     """Return the result for a text, or for pages of Markdown, joined by blank lines.
 
     The title is that of the metadata, or `title`, or the first heading on so many pages, or the
-    source's name. Raises NoText if no page has text; `nothing` then says why and what to do.
+    source's name. `keep_lines` keeps blank lines at the start. Raises NoText if no page has text;
+    `nothing` then says why and what to do.
     """
     pages = [text] if isinstance(text, str) else text
-    joined, offsets = join_pages(clean(page).strip("\n").rstrip() for page in pages)
+    joined, offsets = join_pages(
+        (clean(page) if keep_lines else clean(page).strip("\n")).rstrip() for page in pages
+    )
     if joined == "\n":
         raise no_text(source.name, nothing)
     about = dict(metadata or {})
-    headed = map(first_heading, pages[:headings])
+    headed = map(_first_heading, pages[:headings])
     return Parsed(
         text=joined,
         title=_title(source, about.pop("title", ""), title, *headed),

@@ -2,7 +2,8 @@ r"""LaTeX, reStructuredText and Org: the text as it is written, with headings an
 
 What a search needs is done and no more: sections become headings, code becomes fences, comments and
 preambles go, and markup that would divide a word is resolved (M\"uller). Formulas, tables, links
-and other markup stay: a reader of these formats reads it, and so does a model.
+and other markup stay: a reader of these formats reads it, and so does a model. Everything stays on
+its line, so that a line of the text is that of the file: what goes leaves blank lines.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest import formats
@@ -43,13 +44,10 @@ class Markup(NamedTuple):
 
 _SECTIONS = "part chapter section subsection subsubsection paragraph subparagraph".split()
 _ARGUMENT = r"\s*+\{((?:[^{}]|\{[^{}]*\})*+)\}"
-_ACCENTS = dict(
-    zip(
-        "'`^\"~=.uvHckrdb",
-        "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331",
-        strict=True,
-    )
+_SIGNS = (
+    "\u0301\u0300\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328\u030a\u0323\u0331"
 )
+_ACCENTS = dict(zip("'`^\"~=.uvHckrdb", _SIGNS, strict=True))
 _LETTERS = {"ss": "ß", "o": "ø", "O": "Ø", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ"}
 _LETTERS |= {"aa": "å", "AA": "Å", "l": "ł", "L": "Ł", "i": "ı", "j": "ȷ"}
 
@@ -88,7 +86,7 @@ _LATEX = Markup(
             _accented,
         ),
         (re.compile(rf"\\({'|'.join(_LETTERS)})\b(?:\{{\}}|[ ]?)"), lambda it: _LETTERS[it[1]]),
-        (re.compile(r"\\thanks\{[^{}]*\}|\\-"), ""),
+        (re.compile(r"\\thanks\{[^{}]*\}|\\-"), lambda it: "\n" * it[0].count("\n")),
         (re.compile(r"\\(?:emph|text(?:bf|it|sc|sf|sl|rm|tt|up))\{([^{}]*)\}"), r"\1"),
         (re.compile(r"\\and\b"), ","),
         (re.compile(r"^([ \t]*)\\item\b[ \t]*", re.MULTILINE), r"\1- "),
@@ -143,6 +141,9 @@ _ORG = Markup(
 _MARKUPS = {"LaTeX": _LATEX, "reStructuredText": _RST, "Org": _ORG}
 _NAMES = {"authors": "author", "filetags": "tags"}
 _LINE_END = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
+_NO_LINE_ENDS = re.compile(r"[\x0b\x0c\x85\u2028\u2029]")
+# Around a heading and before a line of code while others are escaped; no cleaned text has them.
+_BEGIN, _END, _CODE = "\x00\x01\x02"
 _HEAD = 20_000
 """Characters at the start in which a document says what it is."""
 
@@ -150,44 +151,81 @@ _HEAD = 20_000
 def parse(source: Source) -> Parsed:
     """Return the text with its title; its author, date and the like are metadata."""
     markup = _MARKUPS[formats.detect(source).name]
-    text = markdown_writer.clean(text_of(source))
+    # Only line ends that editors count, so that line N of the text is line N of the file.
+    text = markdown_writer.clean(_NO_LINE_ENDS.sub(" ", text_of(source)))
     text = text.expandtabs(8)
     metadata: dict[str, Any] = {
         _NAMES.get(name := found["name"].lower(), name): _written(found["value"], markup)
         for found in markup.metadata.finditer(text, 0, _HEAD)
     }
     shown = markup.document.search(text)
-    written = markdown_writer.blocks(_blocks(shown[1] if shown else text, markup))
-    return markdown_writer.finish(source, written, metadata)
+    above = "\n" * text.count("\n", 0, shown.start(1)) if shown else ""
+    written = above + _rewritten(shown[1] if shown else text, markup)
+    return markdown_writer.finish(source, written, metadata, keep_lines=True)
 
 
-def _blocks(text: str, markup: Markup) -> Iterator[str]:
+def _rewritten(text: str, markup: Markup) -> str:
+    """The text with headings and code as Markdown, each on its own line of the source."""
     parts = list(markup.parts.finditer(text))
     groups = [found.groupdict("") for found in parts]
     styles = [each.get("over", "") + each["style"] for each in groups]
     levels = sorted(dict.fromkeys(filter(None, styles)), key=markup.level)
     words, at = list[str](), 0
     for found, group, style in zip(parts, groups, styles, strict=True):
-        words.append(_written(text[at : found.start()] + group.get("intro", ""), markup))
-        at = found.end()
+        words.append(_written(text[at : found.start()], markup))
+        at, lines = found.end(), found[0].count("\n")
         if style:
-            heading = _written(group["heading"], markup)
-            yield _prose(words)
-            yield markdown_writer.heading(levels.index(style) + 1, heading)
+            above = text.count("\n", found.start(), found.start("heading"))
+            title = _written(group["heading"], markup)
+            heading = markdown_writer.heading(levels.index(style) + 1, title)
+            words += ["\n" * above, f"{_BEGIN}{heading}{_END}", "\n" * (lines - above)]
         elif group["body"]:
-            yield _prose(words)
-            yield markdown_writer.fence(textwrap.dedent(group["body"]), group["language"])
-        elif kept := group.get("kept"):
-            words.append(kept)
+            words.append(_code(text, found, _written(group.get("intro", ""), markup)) or found[0])
+        else:
+            words.append(group.get("kept") or "\n" * lines)
     words.append(_written(text[at:], markup))
-    yield _prose(words)
+    rewritten = _LINE_END.sub("", markdown_writer.prose("".join(words))).replace(_CODE, "")
+    return "\n".join(_with_headings_alone(rewritten.split("\n")))
 
 
-def _prose(words: list[str]) -> str:
-    """The text before a heading or code, without the lines that only had markup."""
-    text = _LINE_END.sub("", markdown_writer.prose("".join(words)))
-    words.clear()
-    return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
+def _code(text: str, found: re.Match[str], intro: str) -> str:
+    """A fenced block on the lines of code; "" if there is no line for one of its fences."""
+    start, end = found.span()
+    body = found["body"]
+    fenced = markdown_writer.fence(textwrap.dedent(body), found["language"] or "")
+    if not fenced:
+        return intro + "\n" * found[0].count("\n")
+    blank = body[: len(body) - len(body.lstrip())].count("\n")
+    above = text.count("\n", start, found.start("body")) + blank - 1
+    below = found[0].count("\n") - above - fenced.count("\n")
+    line_before = text[text.rfind("\n", 0, start) + 1 : start] + intro
+    next_line = text.find("\n", end)
+    rest = text[end:next_line] if next_line >= 0 else text[end:]
+    has_first = above > 0 or (above == 0 and not line_before.strip())
+    has_last = end == len(text) or below > 0 or (below == 0 and not rest.strip())
+    if not has_first or not has_last:
+        return ""
+    lines = "\n".join(_CODE + line for line in fenced.split("\n"))
+    return intro.rstrip(" ") + "\n" * above + lines + "\n" * below
+
+
+def _with_headings_alone(lines: list[str]) -> list[str]:
+    """The lines, of which a heading has one alone; before other text it takes a blank line above.
+
+    Without such a line it is only text.
+    """
+    for at, line in enumerate(lines):
+        if _BEGIN not in line:
+            continue
+        before, heading, rest = re.split(f"[{_BEGIN}{_END}]", line, maxsplit=2)
+        after = re.sub(f"{_BEGIN}#* ?|{_END}", "", rest)
+        if not before.strip() and not after.strip():
+            lines[at] = heading
+        elif not before.strip() and at and not lines[at - 1].strip():
+            lines[at - 1 : at + 1] = [heading, after.strip()]
+        else:
+            lines[at] = before + heading.lstrip("# ") + after
+    return lines
 
 
 def _written(text: str, markup: Markup) -> str:

@@ -7,14 +7,11 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import local, value
+from mcpvectordb.ingest.formats.archive import Archive, local, value
 from mcpvectordb.ingest.formats.xlsx import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
-SKIPPED = frozenset(
-    ["tracked-changes", "table-of-content", "forms", "sequence-decls", "note-citation"]
-)
+SKIPPED = frozenset("tracked-changes table-of-content forms sequence-decls note-citation".split())
 WIDEST_REPEAT = 50
 _METADATA_NAMES = {
     "title": "title",
@@ -37,14 +34,12 @@ def parse(source: Source) -> Parsed:
     root = archive.xml("content.xml")
     if "content.xml" not in archive.members:
         raise markdown_writer.damaged(source.name, "its part content.xml is missing")
-    slides = [page for page in root.iter() if local(page) == "page"]
-    pages = [_text(page) for page in slides] or [_text(root)]
+    slides = list(root.iter("{*}page"))
+    text = list(map(_text, slides)) or _text(root)
     metadata = _metadata(archive.xml("meta.xml"))
     # The first heading of a workbook is the name of a sheet, which is not a title.
-    has_title = bool(slides) or any(local(element) == "h" for element in root.iter())
-    return markdown_writer.finish(
-        source, pages if slides else pages[0], metadata, headings=int(has_title)
-    )
+    has_title = bool(slides) or next(root.iter("{*}h"), None) is not None
+    return markdown_writer.finish(source, text, metadata, headings=int(has_title))
 
 
 def _metadata(root: Any) -> dict[str, str]:
@@ -151,9 +146,8 @@ class _OdtReader:
             row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
         elif name == "h" or self.titles > 0:
             level = value(element, "outline-level")
-            self.blocks.append(
-                (markdown_writer.heading(int(level) if level.isdigit() else 1, text), False)
-            )
+            heading = markdown_writer.heading(int(level) if level.isdigit() else 1, text)
+            self.blocks.append((heading, False))
         elif self.lists > 0:
             indent = "  " * (min(self.lists, 8) - 1)
             self.blocks.append((f"{indent}{'- ' if self.marked else '  '}{text}", True))

@@ -1,14 +1,17 @@
-"""OLE containers: the streams of binary Office files of 1997 to 2003, and their properties."""
+"""DOC and PPT, the binary files of Office 97 to 2003: streams in an OLE container."""
 
 from __future__ import annotations
 
+import re
+import struct
+from collections.abc import Iterator
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import olefile
 
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.records import Source
+from mcpvectordb.records import Parsed, Source
 
 
 class OleStreams:
@@ -47,3 +50,209 @@ def _text(value: object) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("cp1252", "replace")
+
+
+# --- DOC: paragraphs and the rows of tables, without their styles
+#
+# The text lies in pieces of two encodings anywhere in the main stream; the piece table in the table
+# stream lists them ([MS-DOC] 2.4.1). Some characters are marks: of paragraphs, cells, fields.
+
+ENCRYPTED_DOC, SECOND_TABLE = 0x0100, 0x0200
+FLAGS_AT, PIECES_AT = 0x0A, 0x01A2
+COMPRESSED = 0x40000000
+
+_FIELD_CODE = re.compile(r"\x13[^\x13\x14\x15]*(\x14|(?=\x15))")
+
+
+def parse_doc(source: Source) -> Parsed:
+    """Return the text of a document with its notes, comments and text boxes."""
+    streams = OleStreams(source)
+    main = streams.read("WordDocument")
+    try:
+        (flags,) = struct.unpack_from("<H", main, FLAGS_AT)
+        if flags & ENCRYPTED_DOC:
+            raise markdown_writer.encrypted(source.name)
+        table = streams.read("1Table" if flags & SECOND_TABLE else "0Table")
+        start, length = struct.unpack_from("<II", main, PIECES_AT)
+        text = "".join(_pieces(main, table[start : start + length]))
+    except struct.error as error:
+        raise markdown_writer.damaged(source.name, error) from None
+    written = markdown_writer.blocks(map(markdown_writer.prose, _paragraphs(text)))
+    return markdown_writer.finish(source, written, streams.properties())
+
+
+def _pieces(main: bytes, table: bytes) -> Iterator[str]:
+    """The pieces of text in their order; property modifiers (1) before the piece table (2)."""
+    at = 0
+    while table[at : at + 1] == b"\x01":
+        at += 3 + int(struct.unpack_from("<H", table, at + 1)[0])
+    (length,) = struct.unpack_from("<I", table, at + 1)
+    pieces = table[at + 5 : at + 5 + length]
+    count = (len(pieces) - 4) // 12
+    bounds = struct.unpack_from(f"<{count + 1}I", pieces)
+    for number in range(count):
+        (place,) = struct.unpack_from("<I", pieces, 4 * (count + 1) + 8 * number + 2)
+        size = max(bounds[number + 1] - bounds[number], 0)
+        if place & COMPRESSED:
+            place = (place & ~COMPRESSED) // 2
+            yield main[place : place + size].decode("cp1252", "replace")
+        else:
+            yield main[place : place + 2 * size].decode("utf-16-le", "replace")
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """The paragraphs, and rows of tables as lines with their cells between bars."""
+    while (shorter := _FIELD_CODE.sub("", text)) != text:  # fields inside of fields
+        text = shorter
+    for part in re.split(r"[\r\x0c]", text):
+        cells = part.replace("\x0b", "\n").replace("\x1e", "-").replace("\x07\x07", "\n")
+        lines = (markdown_writer.line(line.replace("\x07", " | ")) for line in cells.split("\n"))
+        yield "\n".join(filter(None, lines))
+
+
+# --- PPT: each slide is a page with its title as heading, text and notes
+#
+# The stream is a tree of records ([MS-PPT] 2.3). The document lists its slides by number, and a
+# directory has the place of each number; an edited file has one for each edit, the newest first.
+
+CONTAINER, DEEPEST, MOST_EDITS = 0xF, 20, 10_000
+SLIDE_LIST, LISTED_SLIDE, NOTES = 4080, 1011, 1009
+HEADER, CHARACTERS, BYTES = 3999, 4000, 4008
+SLIDES_LIST, NOTES_LIST = 0, 2
+TITLES = (0, 6)
+ENCRYPTED_PPT = 0xF3D1C4DF
+
+
+class PptRecord(NamedTuple):
+    """A record: whether it contains others, its instance, its type and its content."""
+
+    container: bool
+    instance: int
+    kind: int
+    content: bytes
+
+
+class ListedSlide(NamedTuple):
+    """An entry of the list of slides or notes: its number in the directory, its id, its text."""
+
+    number: int
+    id: int
+    texts: list[tuple[bool, str]]
+
+
+def parse_ppt(source: Source) -> Parsed:
+    """Return the text of a presentation, slide by slide."""
+    streams = OleStreams(source)
+    stream, user = streams.read("PowerPoint Document"), streams.read("Current User")
+    try:
+        if struct.unpack_from("<I", user, 12)[0] == ENCRYPTED_PPT:
+            raise markdown_writer.encrypted(source.name)
+        pages = _pages(stream, struct.unpack_from("<I", user, 16)[0])
+    except (struct.error, KeyError) as error:
+        raise markdown_writer.damaged(source.name, error) from None
+    nothing = "its slides hold pictures only; supply the text directly"
+    metadata = {**streams.properties(), "slides": len(pages)}
+    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
+
+
+def _pages(stream: bytes, edit: int) -> list[str]:
+    document, places = _directory(stream, edit)
+    top = list(_records(_record(stream, places[document]).content))
+    notes: dict[int, str] = {}
+    for each in _listed(top, NOTES_LIST):
+        record = _record(stream, places[each.number])
+        for child in _records(record.content):
+            if child.kind == NOTES:
+                texts = (text for _, text in _texts(record))
+                notes[struct.unpack_from("<I", child.content)[0]] = " ".join(texts)
+    return [
+        markdown_writer.blocks(
+            [
+                *(
+                    markdown_writer.heading(1, text) if title else markdown_writer.prose(text)
+                    for title, text in each.texts
+                    + list(_texts(_record(stream, places[each.number])))
+                ),
+                f"Notes: {notes[each.id]}" if notes.get(each.id) else "",
+            ]
+        )
+        for each in _listed(top, SLIDES_LIST)
+    ]
+
+
+def _directory(stream: bytes, edit: int) -> tuple[int, dict[int, int]]:
+    """The number of the document, and the place of each number, from the newest edit on."""
+    places: dict[int, int] = {}
+    document = -1
+    for _ in range(MOST_EDITS):
+        before, at, number = struct.unpack_from("<III", _record(stream, edit).content, 8)
+        document = number if document < 0 else document
+        entries, start = _record(stream, at).content, 0
+        while start < len(entries):
+            (head,) = struct.unpack_from("<I", entries, start)
+            first, count = head & 0xFFFFF, head >> 20
+            for offset, place in enumerate(struct.unpack_from(f"<{count}I", entries, start + 4)):
+                places.setdefault(first + offset, place)
+            start += 4 + 4 * count
+        if not before or before == edit:
+            break
+        edit = before
+    return document, places
+
+
+def _listed(document: list[PptRecord], which: int) -> list[ListedSlide]:
+    listed: list[ListedSlide] = []
+    for slides in (each for each in document if each.kind == SLIDE_LIST and each.instance == which):
+        title = False
+        for record in _records(slides.content):
+            if record.kind == LISTED_SLIDE:
+                number, id = struct.unpack_from("<I8xI", record.content)
+                listed.append(ListedSlide(number, id, []))
+            elif record.kind == HEADER:
+                title = _is_title(record)
+            elif listed and (text := _record_text(record)):
+                listed[-1].texts.append((title, text))
+    return listed
+
+
+def _texts(record: PptRecord, depth: int = 0) -> Iterator[tuple[bool, str]]:
+    """The texts in a record, and whether each is a title."""
+    title = False
+    for child in _records(record.content):
+        if child.kind == HEADER:
+            title = _is_title(child)
+        elif text := _record_text(child):
+            yield title, text
+        elif child.container and depth < DEEPEST:
+            yield from _texts(child, depth + 1)
+
+
+def _is_title(record: PptRecord) -> bool:
+    return bool(struct.unpack_from("<I", record.content)[0] in TITLES)
+
+
+def _record_text(record: PptRecord) -> str:
+    """The lines of a text record; "" for others, and for fields such as the page number ("*")."""
+    if record.kind == CHARACTERS:
+        text = record.content.decode("utf-16-le", "replace")
+    elif record.kind == BYTES:
+        text = record.content.decode("cp1252", "replace")
+    else:
+        return ""
+    lines = map(markdown_writer.line, text.replace("\r", "\n").replace("\x0b", "\n").split("\n"))
+    joined = "\n".join(filter(None, lines))
+    return "" if joined == "*" else joined
+
+
+def _records(content: bytes) -> Iterator[PptRecord]:
+    at = 0
+    while at + 8 <= len(content):
+        record = _record(content, at)
+        yield record
+        at += 8 + len(record.content)
+
+
+def _record(stream: bytes, at: int) -> PptRecord:
+    head, kind, length = struct.unpack_from("<HHI", stream, at)
+    content = stream[at + 8 : at + 8 + length]
+    return PptRecord(head & 0xF == CONTAINER, head >> 4, kind, content)

@@ -12,15 +12,17 @@ import pymupdf
 
 from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.pdf_layout import code_lines, file_order, reading_order
-from mcpvectordb.ingest.formats.pdf_tables import with_tables
-from mcpvectordb.ingest.formats.pdf_text import (
+from mcpvectordb.ingest.formats.pdf_layout import (
     PageText,
     TextBlock,
     TextRow,
+    code_lines,
+    file_order,
     page_text,
+    reading_order,
     without_running_titles,
 )
+from mcpvectordb.ingest.formats.pdf_tables import with_tables
 from mcpvectordb.records import Parsed, Source
 
 HEADING_SCALE = 1.12
@@ -173,7 +175,7 @@ def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int])
 def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
     """The font size of most of the text."""
     sizes: Counter[float] = Counter()
-    for row in (row for blocks in pages for block in blocks for row in block.rows):
+    for row in (row for blocks in pages for block in blocks for row in block):
         if row.size and not row.mono:
             sizes[row.size] += len(row.text)
     return sizes.most_common(1)[0][0] if sizes else 10.0
@@ -199,14 +201,14 @@ class PdfStyle:
         for block in blocks:
             last = joined[-1] if joined else None
             if last and self._continues(last, block):
-                joined[-1] = TextBlock(last.rows + block.rows)
+                joined[-1] = last + block
             else:
                 joined.append(block)
         return joined
 
     def _continues(self, title: TextBlock, block: TextBlock) -> bool:
-        rows = title.rows + block.rows
-        gap = block.rows[0].box.y0 - title.rows[-1].box.y1
+        rows = title + block
+        gap = block[0].box.y0 - title[-1].box.y1
         return (
             len(rows) <= LONGEST_TITLE_ROWS
             and self._large(rows[0])
@@ -216,12 +218,12 @@ class PdfStyle:
 
     def markdown(self, block: TextBlock) -> Iterable[str]:
         """Return the block's headings, code and paragraphs."""
-        if block.rows[0].table:
-            yield block.rows[0].table
+        if block[0].table:
+            yield block[0].table
             return
         for rows in self._runs(block):
             text = _paragraph(rows)
-            if level := self._level(rows, text, alone=len(rows) == len(block.rows)):
+            if level := self._level(rows, text, alone=len(rows) == len(block)):
                 yield markdown_writer.heading(level, text)
             elif rows[0].mono and len(rows) > 1:
                 yield markdown_writer.fence(code_lines(rows))
@@ -230,7 +232,7 @@ class PdfStyle:
 
     def _runs(self, block: TextBlock) -> Iterable[list[TextRow]]:
         for _, rows in groupby(
-            block.rows, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))
+            block, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))
         ):
             yield list(rows)
 

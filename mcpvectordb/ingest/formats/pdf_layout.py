@@ -1,11 +1,16 @@
-"""Put the rows of a page into reading order and group them into blocks.
+"""The text of a PDF page: its rows, what all pages repeat, and the order in which to read them.
 
-The idea is that of the recursive XY-cut (Nagy and Seth, 1984). The page is cut into bands where
-white space runs across its whole width. Successive bands form a group as long as the same vertical
-white space (the gutter) runs through all of them: paragraphs of two columns rarely end at the same
-height, but their gutter continues. Each group is read column by column, left to right, and each
-column is treated like a page of its own, because a column may have columns for a part of its
-height.
+A row is a line with its style, its words and their places. Pages are turned so that most of their
+text runs from left to right, whatever the rotation of the page or of its text. Text in other
+directions, such as a stamp in the margin or a watermark, is kept apart: it takes no part in the
+layout.
+
+The idea of the layout is that of the recursive XY-cut (Nagy and Seth, 1984). The page is cut into
+bands where white space runs across its whole width. Successive bands form a group as long as the
+same vertical white space (the gutter) runs through all of them: paragraphs of two columns rarely
+end at the same height, but their gutter continues. Each group is read column by column, left to
+right, and each column is treated like a page of its own, because a column may have columns for a
+part of its height.
 
 A vertical gap is a gutter only if the text on both sides has lines of some length that fill their
 column. Short lines are cells of a table without ruled lines, which is read row by row.
@@ -14,11 +19,253 @@ column. Short lines are cells of a table without ruled lines, which is read row 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
 
-from mcpvectordb.ingest.formats.pdf_text import TextBlock, TextRow
+import pymupdf
+
+MONOSPACED, BOLD = 8, 16
+STRAIGHT = 0.2
+"""Greatest sine of the angle at which text still counts as parallel to an edge of the page."""
+
+# Fonts that TeX embeds do not say that they are monospaced.
+_MONO = re.compile(
+    r"mono(?!type)|nimbusmon|courier|consol|typewriter|cmtt|sftt|menlo|sourcecode", re.IGNORECASE
+)
+
+
+class Box(NamedTuple):
+    """A rectangle in points; y grows downwards."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def holds(self, other: Box) -> bool:
+        """Whether the centre of the other box is inside this one."""
+        x, y = (other.x0 + other.x1) / 2, (other.y0 + other.y1) / 2
+        return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
+
+    def around(self, other: Box) -> Box:
+        """Return the smallest box that contains both."""
+        return Box(
+            min(self.x0, other.x0),
+            min(self.y0, other.y0),
+            max(self.x1, other.x1),
+            max(self.y1, other.y1),
+        )
+
+    def beside(self, other: Box) -> bool:
+        """Whether both are on one line: they share most of the lower one's height."""
+        shared = min(self.y1, other.y1) - max(self.y0, other.y0)
+        return shared > 0.6 * min(self.y1 - self.y0, other.y1 - other.y0)
+
+
+class PlacedWord(NamedTuple):
+    """A word and where it is."""
+
+    box: Box
+    text: str
+
+
+class TextRow(NamedTuple):
+    """One line of text with the style of most of its characters, or a table in Markdown.
+
+    `block` is the number of the block of the file that it belongs to.
+    """
+
+    box: Box
+    text: str
+    size: float = 0.0
+    bold: bool = False
+    mono: bool = False
+    block: int = -1
+    words: tuple[PlacedWord, ...] = ()
+    table: str = ""
+
+    def part(self, words: Sequence[PlacedWord]) -> TextRow:
+        """Return the row with only some of its words."""
+        if len(words) == len(self.words):
+            return self
+        text = " ".join(word.text for word in words)
+        return self._replace(box=around(words), text=text, words=tuple(words))
+
+    def turned(self, turn: Turn) -> TextRow:
+        """Return the row after a rotation of the page."""
+        words = tuple(PlacedWord(turn(word.box), word.text) for word in self.words)
+        return self._replace(box=turn(self.box), words=words)
+
+
+Turn = Callable[[Box], Box]
+
+
+class PageText(NamedTuple):
+    """The rows of a page in the order of the file, and those in another direction (`aside`).
+
+    `turn` is what was applied to all boxes, if anything; `height` is that of the turned page.
+    """
+
+    rows: list[TextRow]
+    aside: list[TextRow]
+    height: float
+    turn: Turn | None
+
+
+TextBlock = list[TextRow]
+"""Rows that belong together."""
+
+
+def around(words: Iterable[PlacedWord]) -> Box:
+    """Return the smallest box around some words."""
+    return reduce(Box.around, (word.box for word in words))
+
+
+def page_text(page: Any) -> PageText:
+    """Return the rows of a pymupdf page, ligatures as letters."""
+    flags = pymupdf.TEXT_PRESERVE_WHITESPACE | pymupdf.TEXT_MEDIABOX_CLIP
+    found = page.get_textpage(flags=flags)
+    words: dict[tuple[int, int], list[PlacedWord]] = {}
+    for x0, y0, x1, y1, text, block, line, _ in found.extractWORDS():
+        words.setdefault((block, line), []).append(PlacedWord(Box(x0, y0, x1, y1), text))
+    directed = [
+        (_direction(line["dir"]), row)
+        for block in found.extractDICT()["blocks"]
+        for at, line in enumerate(block.get("lines", ()))
+        if (row := _row(line, block["number"], words.get((block["number"], at), ())))
+    ]
+    width, height = page.rect.width, page.rect.height
+    if page.rotation % 180:  # boxes are those of the page before its rotation
+        width, height = height, width
+    letters = Counter({"right": 1})
+    for direction, row in directed:
+        letters[direction] += len(row.text)
+    most = letters.most_common(1)[0][0]
+    turn = _turn(most, width, height)
+    if turn:
+        directed = [(direction, row.turned(turn)) for direction, row in directed]
+    rows = [row for direction, row in directed if direction == most]
+    others = (row for direction, row in directed if direction != most)
+    aside = [row._replace(size=0.0, bold=False, mono=False) for row in others]  # no heading or code
+    return PageText(rows, aside, width if most in ("up", "down") else height, turn)
+
+
+def _row(line: dict[str, Any], block: int, words: Sequence[PlacedWord]) -> TextRow | None:
+    text, size, longest, letters, mono, bold = "", 0.0, 0, 0, 0, 0
+    for span in line["spans"]:
+        text += span["text"]
+        length = len(span["text"].strip())
+        letters += length
+        mono += length if span["flags"] & MONOSPACED or _MONO.search(span["font"]) else 0
+        bold += length if span["flags"] & BOLD else 0
+        if length > longest:
+            longest, size = length, span["size"]
+    if not letters or not words:
+        return None
+    style = (round(size * 2) / 2, bold > 0.8 * letters, mono > 0.8 * letters)
+    return TextRow(around(words), text.strip(), *style, block, tuple(words))
+
+
+def _direction(vector: tuple[float, float]) -> str:
+    """Where a line runs to; "" if it is not parallel to an edge of the page."""
+    x, y = vector
+    if abs(y) <= STRAIGHT:
+        return "right" if x > 0 else "left"
+    if abs(x) <= STRAIGHT:
+        return "down" if y > 0 else "up"
+    return ""
+
+
+def _turn(direction: str, width: float, height: float) -> Turn | None:
+    """The rotation of boxes after which text of this direction runs to the right."""
+    turns: dict[str, Turn] = {
+        "up": lambda box: Box(height - box.y1, box.x0, height - box.y0, box.x1),
+        "down": lambda box: Box(box.y0, width - box.x1, box.y1, width - box.x0),
+        "left": lambda box: Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0),
+    }
+    return turns.get(direction)
+
+
+# --- what a PDF repeats on its pages: running titles, page numbers, watermarks, stamps
+
+MARGIN = 0.12
+"""Share of a page's height, at top and bottom, in which running titles and page numbers are."""
+REPEATED = 3
+"""Pages that must have a row in common for it to be a running title."""
+SLOT = 4.0
+"""Height in points within which rows are at one place."""
+
+Slot = tuple[bool, int]
+"""A place in a margin: whether it is the upper one, and how far from the edge in steps of SLOT."""
+
+
+def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
+    """Return the pages without page numbers and running titles.
+
+    A running title is a row that three or more pages have at the same height of a margin, apart
+    from its digits, or two if others have another one there: titles of short chapters. It stays
+    where it first occurs, unless all of its words are elsewhere in the document: no word is lost
+    but numbers of pages. The same goes for text in another direction, at any place.
+    """
+    keyed = [
+        [(row, _key(row), slot) for row in page.rows if (slot := _slot(row, page))]
+        for page in pages
+    ]
+    times = Counter((key, slot) for rows in keyed for key, slot in {each[1:] for each in rows})
+    places = {slot for (_, slot), count in times.items() if count >= REPEATED}
+    stamps = Counter(key for page in pages for key in set(map(_key, page.aside)))
+    titles = {
+        id(row)
+        for rows in keyed
+        for row, key, slot in rows
+        if times[key, slot] >= (REPEATED - 1 if slot in places else REPEATED)
+    } | {id(row) for page in pages for row in page.aside if stamps[_key(row)] >= REPEATED}
+    seen = {
+        word for page in pages for row in page.rows if id(row) not in titles for word in _words(row)
+    }
+    kept = []
+    for page in pages:
+        for row in page.rows + page.aside:
+            if id(row) in titles and not _is_number(row) and not seen.issuperset(_words(row)):
+                titles.remove(id(row))
+                seen.update(_words(row))
+        kept.append(
+            page._replace(
+                rows=[row for row in page.rows if id(row) not in titles],
+                aside=[row for row in page.aside if id(row) not in titles],
+            )
+        )
+    return kept
+
+
+def _slot(row: TextRow, page: PageText) -> Slot | None:
+    if row.table:
+        return None
+    if row.box.y1 < MARGIN * page.height:
+        return True, round(row.box.y0 / SLOT)
+    if row.box.y0 > (1 - MARGIN) * page.height:
+        return False, round((page.height - row.box.y1) / SLOT)
+    return None
+
+
+def _key(row: TextRow) -> str:
+    """The row's text and size without what changes from page to page."""
+    return f"{row.size} {re.sub(r'[0-9]+', '#', row.text.lower())}"
+
+
+def _is_number(row: TextRow) -> bool:
+    return not row.text.lower().strip("0123456789ivxlcdm-–—/|. ")
+
+
+def _words(row: TextRow) -> list[str]:
+    """The words of a row, without numbers."""
+    return re.findall(r"[^\W\d_]+", row.text.lower())
+
+
+# --- the order of rows, and the blocks that they form
 
 GUTTER, NARROW_GUTTER = 8.0, 4.5
 """Least width in points of the white space between two columns; a narrow one needs many rows."""
@@ -41,18 +288,8 @@ def reading_order(rows: Sequence[TextRow]) -> list[TextBlock]:
 
 def file_order(rows: Iterable[TextRow]) -> list[TextBlock]:
     """Return the rows in the order of the file, as its blocks."""
-    return list(_blocks(_lines(column) for column in _runs(rows)))
-
-
-def _runs(rows: Iterable[TextRow]) -> Iterable[Column]:
-    run: Column = []
-    for row in rows:
-        if run and row.block != run[-1].block:
-            yield run
-            run = []
-        run.append(row)
-    if run:
-        yield run
+    runs = groupby(rows, key=lambda row: row.block)
+    return list(_blocks(_lines(list(run)) for _, run in runs))
 
 
 # --- lines that run across a gutter
@@ -69,7 +306,11 @@ def _without_bridges(rows: Sequence[TextRow]) -> list[TextRow]:
         for at, row in enumerate(rows)
         for number, word in enumerate(row.words)
         if not number
-        or (not row.mono and word.box.x0 - row.words[number - 1].box.x1 >= _wide_gap(row))
+        or (
+            not row.mono
+            # wider than most spaces between words of this size
+            and word.box.x0 - row.words[number - 1].box.x1 >= max(NARROW_GUTTER, 0.4 * row.size)
+        )
     ]
     cuts: dict[int, set[int]] = {}
     for group in _aligned(starts):
@@ -77,11 +318,6 @@ def _without_bridges(rows: Sequence[TextRow]) -> list[TextRow]:
             for start in run:
                 cuts.setdefault(start.row, set()).add(start.word)
     return [part for at, row in enumerate(rows) for part in _divided(row, cuts.get(at, {0}))]
-
-
-def _wide_gap(row: TextRow) -> float:
-    """A gap that is wider than most spaces between words of this size."""
-    return max(NARROW_GUTTER, 0.4 * row.size)
 
 
 class _Start(NamedTuple):
@@ -286,12 +522,12 @@ def _blocks(columns: Iterable[Column]) -> Iterable[TextBlock]:
         right = max(row.box.x1 for row in column)
         for row in column:
             if block and not _belongs(block[-1], row, full):
-                yield TextBlock(block)
+                yield block
                 block = []
             block.append(row)
             full = right - row.box.x1 < 4 * row.size
     if block:
-        yield TextBlock(block)
+        yield block
 
 
 def _belongs(last: TextRow, row: TextRow, full: bool) -> bool:

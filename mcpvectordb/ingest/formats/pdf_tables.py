@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown_writer import table
-from mcpvectordb.ingest.formats.pdf_text import Box, PageText, PlacedWord, TextRow, Turn
+from mcpvectordb.ingest.formats.pdf_layout import Box, PageText, PlacedWord, TextRow, Turn
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
 MOST_LINES = 2000
@@ -100,9 +100,8 @@ def _may_have_tables(page: Any) -> bool:
     """Whether a page draws some lines or boxes: counting its operators is faster than drawing."""
     operators = page.read_contents() if page.parent.is_pdf else b" Do "
     paths = len(_PATH.findall(operators))
-    return FEWEST_PATHS <= paths <= MOST_PATHS or (
-        paths <= MOST_PATHS and _FORM.search(operators) is not None
-    )
+    has_some = paths >= FEWEST_PATHS or _FORM.search(operators) is not None
+    return has_some and paths <= MOST_PATHS
 
 
 def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, float, float]]:
@@ -140,9 +139,7 @@ def _crossing(
             more = {each for each in waiting_down if any(_touch(row, each) for row in fresh)}
             waiting_down -= more
             columns |= more
-            fresh = {
-                each for each in waiting_across if any(_touch(each, column) for column in more)
-            }
+            fresh = {each for each in waiting_across if any(_touch(each, line) for line in more)}
             waiting_across -= fresh
             rows |= fresh
         yield rows, columns
@@ -172,6 +169,7 @@ def _stacks(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
     Several tables may have lines of the same width, with text between them: so parts of a stack
     are areas as well, after the whole.
     """
+    columns = [Box(each.at, each.start, each.at, each.end) for each in down]
     widths: dict[tuple[int, int], list[RuledLine]] = {}
     for rule in sorted(across):
         if rule.end - rule.start > 60:
@@ -182,9 +180,7 @@ def _stacks(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
         for top, bottom in ((at, at + size - 1) for size in parts for at in range(len(ys))):
             if bottom < len(ys):
                 area = Box(rules[0].start - NEAR, ys[top], rules[0].end + NEAR, ys[bottom])
-                if not any(
-                    area.holds(Box(each.at, each.start, each.at, each.end)) for each in down
-                ):
+                if not any(map(area.holds, columns)):
                     yield area, [], []
 
 

@@ -6,18 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcpvectordb.ingest.formats import markdown_writer
-from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import (
+from mcpvectordb.ingest.formats.archive import (
+    OfficeArchive,
     chart_markdown,
     children,
     find,
     latex,
-    links,
     local,
-    main_part,
-    properties,
     relation_id,
-    relations,
     value,
 )
 from mcpvectordb.records import Parsed, Source
@@ -28,24 +24,24 @@ DECORATION = ("sldNum", "dt", "ftr", "hdr", "sldImg")
 
 def parse(source: Source) -> Parsed:
     """Return the text of a presentation, slide by slide."""
-    archive = Archive(source)
-    part = main_part(archive, "ppt/presentation.xml")
-    targets = {key: target for key, (_, target) in relations(archive, part).items()}
+    archive = OfficeArchive(source)
+    part = archive.main_part("ppt/presentation.xml")
+    targets = {key: target for key, (_, target) in archive.relations(part).items()}
     order = find(archive.xml(part), "sldIdLst")
     slides = [targets.get(relation_id(slide), "") for slide in (order if order is not None else ())]
     pages = [_slide(archive, slide) for slide in slides]
     nothing = "its slides hold pictures only; supply the text directly"
-    metadata = {**properties(archive), "slides": len(pages)}
+    metadata = {**archive.properties(), "slides": len(pages)}
     return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
-def _slide(archive: Archive, part: str) -> str:
+def _slide(archive: OfficeArchive, part: str) -> str:
     root = archive.xml(part)
-    linked, targets = relations(archive, part), links(archive, part)
-    shapes = [shape for shape in root.iter() if local(shape) in ("sp", "graphicFrame", "pic")]
-    shapes.sort(key=lambda shape: _placeholder(shape) not in TITLES)
-    blocks = [_shape(shape, targets) for shape in shapes]
-    for shape in (each for each in root.iter() if local(each) == "chart"):
+    linked, targets = archive.relations(part), archive.links(part)
+    shapes = root.iter("{*}sp", "{*}graphicFrame", "{*}pic")
+    titles_first = sorted(shapes, key=lambda shape: _placeholder(shape) not in TITLES)
+    blocks = [_shape(shape, targets) for shape in titles_first]
+    for shape in root.iter("{*}chart"):
         _, target = linked.get(relation_id(shape), ("", ""))
         blocks.append(chart_markdown(archive.xml(target)))
     for kind, target in linked.values():
@@ -62,13 +58,11 @@ def _slide(archive: Archive, part: str) -> str:
 def _comments(root: Any) -> list[str]:
     """The comments of a slide, in the old form (p:text) or the new one (paragraphs)."""
     found = []
-    for comment in root.iter():
-        if local(comment) in ("cm", "reply"):
-            own = [each.text or "" for each in children(comment, "text")]
-            own += [
-                text for body in children(comment, "txBody") for _, text in _paragraphs(body, {})
-            ]
-            found.append(markdown_writer.prose(markdown_writer.line("Comment: " + " ".join(own))))
+    for comment in root.iter("{*}cm", "{*}reply"):
+        own = [each.text or "" for each in children(comment, "text")]
+        for body in children(comment, "txBody"):
+            own += [text for _, text in _paragraphs(body, {})]
+        found.append(markdown_writer.prose(markdown_writer.line("Comment: " + " ".join(own))))
     return found
 
 
@@ -87,14 +81,10 @@ def _shape(shape: Any, targets: Mapping[str, str]) -> str:
     if kind in TITLES:
         return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape, targets)))
     if local(shape) == "graphicFrame":
-        return markdown_writer.blocks(
-            _table(each, targets) for each in shape.iter() if local(each) == "tbl"
-        )
-    return (
-        _bullets(shape, targets)
-        if kind
-        else markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
-    )
+        return markdown_writer.blocks(_table(each, targets) for each in shape.iter("{*}tbl"))
+    if kind:
+        return _bullets(shape, targets)
+    return markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
 
 
 def _table(table: Any, targets: Mapping[str, str]) -> str:
@@ -112,16 +102,14 @@ def _bullets(element: Any, targets: Mapping[str, str]) -> str:
 
 
 def _notes(root: Any) -> str:
-    bodies = (
-        shape for shape in root.iter() if local(shape) == "sp" and _placeholder(shape) == "body"
-    )
+    bodies = (shape for shape in root.iter("{*}sp") if _placeholder(shape) == "body")
     return "\n\n".join(text for body in bodies for _, text in _paragraphs(body, {}))
 
 
 def _paragraphs(element: Any, targets: Mapping[str, str]) -> list[tuple[int, str]]:
     """The paragraphs with text in an element, each with its level."""
     found = []
-    for paragraph in (each for each in element.iter() if local(each) == "p"):
+    for paragraph in element.iter("{*}p"):
         if text := markdown_writer.line("".join(_inline(paragraph, targets))):
             level = value(find(paragraph, "pPr"), "lvl")
             found.append((min(int(level), 8) if level.isdigit() else 0, text))

@@ -48,10 +48,9 @@ def _cues(text: str) -> Iterator[Cue]:
         at = next((at for at, line in enumerate(lines[:2]) if _TIMES.match(line)), None)
         if at is not None and (found := _TIMES.match(lines[at])):
             numbers = [int(number or 0) for number in found.groups()]
-            spoken = _TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1 :])))
-            yield Cue(
-                _seconds(numbers[:3]), _seconds(numbers[3:]), markdown_writer.line(unescape(spoken))
-            )
+            spoken = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1 :]))))
+            start, end = _seconds(numbers[:3]), _seconds(numbers[3:])
+            yield Cue(start, end, markdown_writer.line(spoken))
 
 
 def _seconds(numbers: list[int]) -> int:

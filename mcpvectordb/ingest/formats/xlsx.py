@@ -17,16 +17,11 @@ from python_calamine import CalamineError, CalamineWorkbook
 
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats import OLE, markdown_writer
-from mcpvectordb.ingest.formats.archive import Archive
-from mcpvectordb.ingest.formats.ooxml import (
+from mcpvectordb.ingest.formats.archive import (
+    OfficeArchive,
     chart_markdown,
     find,
-    links,
-    local,
-    main_part,
-    properties,
     relation_id,
-    relations,
     value,
 )
 from mcpvectordb.records import Parsed, Source
@@ -40,8 +35,8 @@ def parse(source: Source) -> Parsed:
     if source.raw.startswith(OLE):
         _check_container(source)
         return _workbook(source, {}, {})
-    archive = Archive(source)
-    return _workbook(source, properties(archive), _extras(archive))
+    archive = OfficeArchive(source)
+    return _workbook(source, archive.properties(), _extras(archive))
 
 
 def _check_container(source: Source) -> None:
@@ -76,12 +71,12 @@ def _workbook(
     return markdown_writer.finish(source, markdown_writer.blocks(sheets), metadata, headings=0)
 
 
-def _extras(archive: Archive) -> dict[str, list[str]]:
+def _extras(archive: OfficeArchive) -> dict[str, list[str]]:
     """What the sheets of an XLSX have beside their cells: links, comments and charts."""
-    part = main_part(archive, "xl/workbook.xml")
+    part = archive.main_part("xl/workbook.xml")
     if not part.endswith(".xml"):  # XLSB
         return {}
-    parts = {key: target for key, (_, target) in relations(archive, part).items()}
+    parts = {key: target for key, (_, target) in archive.relations(part).items()}
     sheets = find(archive.xml(part), "sheets")
     return {
         value(sheet, "name"): list(_sheet_extras(archive, parts.get(relation_id(sheet), "")))
@@ -89,8 +84,8 @@ def _extras(archive: Archive) -> dict[str, list[str]]:
     }
 
 
-def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
-    if targets := links(archive, part):
+def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
+    if targets := archive.links(part):
         # Found by their form, because parsing a large sheet once more would take seconds.
         for tag in _HYPERLINK.findall(archive.read(part).decode("utf-8", "replace")):
             place = {
@@ -98,21 +93,20 @@ def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
             }
             shown = place.get("display") or place.get("ref", "")
             yield markdown_writer.link(shown, targets.get(place.get("id", ""), ""))
-    for kind, target in relations(archive, part).values():
+    for kind, target in archive.relations(part).values():
         if kind in ("comments", "threadedComment"):
             yield from _comments(archive.xml(target))
         elif kind == "drawing":
-            for other, chart in relations(archive, target).values():
+            for other, chart in archive.relations(target).values():
                 if other == "chart":
                     yield chart_markdown(archive.xml(chart))
 
 
 def _comments(root: Any) -> Iterator[str]:
-    for comment in root.iter():
-        if local(comment) in ("comment", "threadedComment"):
-            texts = (each.text or "" for each in comment.iter() if local(each) in ("t", "text"))
-            if text := markdown_writer.line("".join(texts)):
-                yield markdown_writer.prose(f"Comment ({value(comment, 'ref')}): {text}")
+    for comment in root.iter("{*}comment", "{*}threadedComment"):
+        texts = (each.text or "" for each in comment.iter("{*}t", "{*}text"))
+        if text := markdown_writer.line("".join(texts)):
+            yield markdown_writer.prose(f"Comment ({value(comment, 'ref')}): {text}")
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:

@@ -27,6 +27,8 @@ DocumentId = Annotated[str, "The id of a document, also one that it had before i
 Syntax = Literal["markdown", "text", "code"]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
+DatedDocument = Annotated[Document, Shown(Document, date=str)]
+
 UNDO = "It can be undone as long as the history has it (Health, Changes)."
 
 
@@ -44,7 +46,7 @@ def list_documents(
     limit: Limit = 50,
     offset: Offset = 0,
     sort: Annotated[Sort, "The order"] = "newest",
-) -> Annotated[JsonReply, Shown(documents=list[Document], total=int, note=str)]:
+) -> Annotated[JsonReply, Shown(documents=list[DatedDocument], total=int, note=str)]:
     """List documents; `note` says why there is none if a filter is mistaken."""
     where: list[Condition] = []
     for field, sign, value in (
@@ -73,7 +75,13 @@ def get_document(
 ) -> Annotated[
     JsonReply,
     Shown(
-        Document, former=bool, pending=int, descriptions=list[str], text_bytes=int, syntax=Syntax
+        Document,
+        date=str,
+        former=bool,
+        pending=int,
+        descriptions=list[str],
+        text_bytes=int,
+        syntax=Syntax,
     ),
 ]:
     """A document with its metadata and what waits of it; `former` if it has another id by now."""
@@ -81,6 +89,7 @@ def get_document(
     documents = site.db.documents
     return {
         **vars(document),
+        "date": document.date,
         "former": former,
         "pending": len(documents.waiting(document.id)),
         "descriptions": documents.descriptions(document.library, document.source),
@@ -283,7 +292,8 @@ def get_chunk(
     if not there:
         raise NotFound(f"no passage has the id {chunk}")
     found = there[0]
-    around = {each.position: each for each in site.db.documents.neighbours(found)}
+    nearby = site.db.documents.chunks(found.document.id, limit=3, offset=max(0, found.position - 1))
+    around = {each.position: each for each in nearby}
     waiting = site.db.documents.waiting(found.document.id)
     before, after = around.get(found.position - 1), around.get(found.position + 1)
     return {

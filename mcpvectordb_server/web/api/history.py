@@ -25,9 +25,14 @@ def list_changes(
     return {"changes": list(site.db.history(name, since=since, limit=limit))}
 
 
-def diff(site: Site, *, number: ChangeNumber) -> Annotated[JsonReply, Shown(number=int, diff=str)]:
+def diff(
+    site: Site,
+    *,
+    number: ChangeNumber,
+    name: Annotated[str | None, "Of this document, memory:7, vector or library"] = None,
+) -> Annotated[JsonReply, Shown(number=int, diff=str)]:
     """Show what a change did to texts and metadata."""
-    return {"number": number, "diff": site.db.diff(number)}
+    return {"number": number, "diff": site.db.diff(number, name)}
 
 
 def undo(

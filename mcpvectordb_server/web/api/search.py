@@ -24,7 +24,11 @@ Library = Annotated[str | None, "Documents of this library only"]
 ThreadName = Annotated[str | None, "Memories of this thread only"]
 Tags = Annotated[list[str] | None, "Memories with any of these tags only"]
 FileType = Annotated[str | None, "Documents of this type only, such as pdf"]
-Since = Annotated[str | None, "From this date on: 2025-11-29, 2025-11, 7d, today, yesterday"]
+Since = Annotated[
+    str | None,
+    "From this date on: 2025-11-29, 2025-11, 7d, today, yesterday. The date of a document is its "
+    "own (metadata `date`), else that of its file, else that of its ingest",
+]
 Until = Annotated[str | None, "Up to this date"]
 Where = Annotated[dict[str, Any] | None, "More conditions, as in the library's `where`"]
 

@@ -347,7 +347,7 @@ function documentRow(document, index, list, app, folder) {
 		h("span.row-fact", plain(document.file_type)),
 		h("span.row-fact.wide", size(document.size)),
 		h("span.row-fact.wide", counted(document.chunks, "passage")),
-		h("span.row-fact.date", day(document.modified || document.created_at)),
+		h("span.row-fact.date", day(document.date)),
 	);
 }
 

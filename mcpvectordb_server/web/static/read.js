@@ -203,7 +203,7 @@ class Document extends Reading {
 	}
 
 	drawHead() {
-		const { title, path, library, file_type, modified, created_at, former } = this.document;
+		const { title, path, library, file_type, date, former } = this.document;
 		const writable = !this.app.session.read_only;
 		document.title = `${plain(title || path)} – mcpvectordb`;
 		this.frame(
@@ -214,7 +214,7 @@ class Document extends Reading {
 					stored("span.where.mono", path, { dir: "ltr" }),
 					h("a.chip", { href: link(["browse", "library", library]) }, stored("span", library)),
 					h("span.chip", plain(file_type)),
-					h("span.muted.small", day(modified || created_at)),
+					h("span.muted.small", day(date)),
 				),
 				former
 					? h("p.warn", "The link named an earlier version of this document; this is the one that replaced it.")

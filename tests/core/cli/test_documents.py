@@ -40,7 +40,7 @@ def test_get_prefers_the_file_in_the_working_folder(
     (notes.folder / "notes" / "deeper" / "tea.md").write_text("the deeper one\n")
     with Database(notes.db, embedder=Letters()) as db:
         db.documents.sync(embed=False)
-    assert notes.run("get", "tea.md") == TEA
+    assert isinstance(notes.invoke("get", "tea.md").exception, InvalidInput)
     monkeypatch.chdir(notes.folder / "notes" / "deeper")
     assert notes.run("get", "tea.md") == "the deeper one\n"
 
@@ -116,17 +116,23 @@ def test_a_document_is_updated_by_any_of_its_names(notes: Commands) -> None:
     assert isinstance(notes.invoke("update", "plan.md").exception, InvalidInput)
 
 
-def test_a_name_that_two_documents_have_is_neither_deleted_nor_updated(notes: Commands) -> None:
+def test_a_name_that_two_documents_have_is_neither_printed_nor_deleted_nor_updated(
+    notes: Commands,
+) -> None:
     file = str(notes.folder / "notes" / "tea.md")
     notes.run("ingest", file, "--library", "other", "--no-embed")
     copy = hash_of(TEA)
     for arguments in (
-        *(["delete", name] for name in (file, "tea.md", copy)),
+        *([command, name] for command in ("get", "delete") for name in (file, "tea.md", copy)),
+        ["get", "tea.md:1"],
+        ["multi-get", "plan.md,tea.md"],
         ["update", file, "--title", "x"],
     ):
         error = notes.invoke(*arguments).exception
         assert isinstance(error, InvalidInput) and "2 documents are called" in str(error)
         assert "notes/tea.md (" in str(error) and f"other{file} (" in str(error)
+    assert len(json.loads(notes.run("list", "tea.md", "--json"))["documents"]) == 2
+    assert notes.run("get", "notes/tea.md") == TEA
     assert "notes/tea.md" in notes.run("delete", "notes/tea.md")
     assert "other" in notes.run("delete", "tea.md")
 
@@ -139,6 +145,17 @@ def test_delete_takes_every_name_that_get_takes(notes: Commands) -> None:
     assert "notes/sub/plan.md" in notes.run("delete", hash_of(PLAN))
     assert "notes/tea.md" in notes.run("delete", "tea.md")
     assert listed(notes) == []
+
+
+def test_what_is_deleted_together_is_one_change_and_a_followed_file_is_warned_of(
+    notes: Commands,
+) -> None:
+    (notes.folder / "notes" / "tea.md").unlink()
+    warned = notes.invoke("delete", "plan.md", "tea.md").stderr
+    assert "the next sync takes notes/sub/plan.md in again" in warned
+    assert "the line /sub/plan.md" in warned and "tea.md" not in warned
+    notes.run("undo", "--yes")
+    assert len(listed(notes)) == 3
 
 
 def test_delete_removes_nothing_when_one_name_is_unknown_or_names_a_line(notes: Commands) -> None:

@@ -15,8 +15,19 @@ def test_a_mistaken_deletion_is_back_with_one_command(notes: Commands) -> None:
     assert "shell" in listed and "deleted notes/tea.md" in listed and "sync" in listed
     assert "restored notes/tea.md" in notes.run("undo", "--yes")
     assert notes.run("get", "tea.md") == TEA
-    assert json.loads(notes.run("undo", "--yes", "--json"))["removed"] == ["notes/tea.md"]
+    shown = notes.invoke("redo", "--yes", "--json")
+    assert json.loads(shown.stdout)["removed"] == ["notes/tea.md"]
+    assert "shell, undo" in shown.stderr  # which change it takes back is said before
     assert isinstance(notes.invoke("get", "tea.md").exception, NotFound)
+
+
+def test_undo_says_the_change_that_it_takes_back(notes: Commands) -> None:
+    notes.run("delete", "tea.md")
+    notes.run("delete", "plan.md")
+    for name in ("plan.md", "tea.md"):
+        done = notes.invoke("undo", "--yes")
+        assert "deleted notes/" in done.stderr and name in done.stderr
+        assert "restored notes/" in done.stdout and name in done.stdout
 
 
 def test_where_nobody_can_be_asked_nothing_is_undone(notes: Commands) -> None:
@@ -28,10 +39,11 @@ def test_where_nobody_can_be_asked_nothing_is_undone(notes: Commands) -> None:
 
 def test_a_diff_shows_what_changes_did(notes: Commands) -> None:
     notes.run("delete", "plan.md")
-    assert "-The budget for 2025." in notes.run("history", "plan.md", "--diff")
-    shown = json.loads(notes.run("history", "notes/sub/plan.md", "--diff", "--json"))
-    assert [each["items"][0]["kind"] for each in shown["changes"]] == ["deleted", "added"]
-    assert len(shown["diffs"]) == 2
+    shown = notes.run("history", "plan.md", "--diff")
+    assert "-The budget for 2025." in shown and "Pour it." not in shown
+    listed = json.loads(notes.run("history", "notes/sub/plan.md", "--diff", "--json"))
+    assert [each["items"][0]["kind"] for each in listed["changes"]] == ["deleted", "added"]
+    assert len(listed["diffs"]) == 2
 
 
 def test_a_document_is_printed_as_it_was(notes: Commands) -> None:
@@ -42,6 +54,9 @@ def test_a_document_is_printed_as_it_was(notes: Commands) -> None:
     assert notes.run("get", "tea.md") == "colder"
     assert notes.run("get", "tea.md", "--as-of", str(before)) == TEA
     assert notes.run("get", "tea.md", "--as-of", "today") == "colder"
+    notes.run("delete", "tea.md")
+    assert notes.run("get", "tea.md", "--as-of", str(before)) == TEA
+    assert "tea.md as of today;" in str(notes.invoke("get", "tea.md", "--as-of", "today").exception)
     for none in ("soon", str(10**23), "9" * 5000, "99", "0"):
         failed = notes.invoke("get", "tea.md", "--as-of", none).exception
         assert isinstance(failed, InvalidInput) and "as_of" in str(failed)
@@ -65,7 +80,7 @@ def test_history_is_turned_off_and_on(notes: Commands) -> None:
     assert notes.run("history", "off", "--yes") == "history is off\n"
     notes.run("delete", "tea.md")
     assert notes.run("history") == ""
-    assert "nothing to undo" in notes.invoke("undo", "--yes").stderr
+    assert isinstance(notes.invoke("undo", "--yes").exception, NotFound)
     assert notes.run("history", "on") == "history is on\n"
 
 

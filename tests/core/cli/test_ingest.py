@@ -113,6 +113,13 @@ def test_an_interrupt_says_how_much_waits_and_what_continues(
     )
 
 
+def test_a_source_that_fails_does_not_embed_what_waited_before(shell: Shell) -> None:
+    shell.run("ingest", "-", "--no-embed", stdin="tea")
+    shell.run("ingest", "missing.md", code=1)
+    assert "embedded" not in shell.out
+    assert json.loads(shell.run("status", "--json"))["pending"] == 1
+
+
 def test_a_dry_run_says_what_would_be_read_and_makes_no_file(shell: Shell) -> None:
     folder = shell.folder / "notes"
     folder.mkdir()
@@ -120,8 +127,8 @@ def test_a_dry_run_says_what_would_be_read_and_makes_no_file(shell: Shell) -> No
         (folder / name).write_text(name)
     planned = shell.run("ingest", str(folder), "https://a.example/", "--dry-run")
     assert planned.splitlines() == [
-        f"index  {folder / 'a.md'}",
-        f"index  {folder / 'b.txt'}",
+        f"read  {folder / 'a.md'}",
+        f"read  {folder / 'b.txt'}",
         "read  https://a.example/",
         "3 files to read; skipped: 1 hidden (--verbose lists them)",
     ]
@@ -140,7 +147,7 @@ def test_patterns_choose_files_of_a_folder_and_json_says_what_was_done(shell: Sh
     assert "mcpvectordb: " in shell.err
     (folder / "a.md").write_text("other")
     planned = shell.run("ingest", str(folder), "--pattern", "*.md", "--dry-run")
-    assert planned.splitlines()[0] == f"replace  {folder / 'a.md'}"
+    assert planned.splitlines()[0] == f"read  {folder / 'a.md'}"
     assert json.loads(shell.run("list", "--json"))["total"] == 1
 
 

@@ -232,6 +232,7 @@ def test_each_file_that_fails_is_one_line_and_the_exit_code_is_1(program: Progra
     assert program("sync", "--no-embed", code=1) == "fruit: 1 indexed, 1 failed"
     (line,) = program.err.splitlines()
     assert line.startswith("mcpvectordb: ") and str(program.notes / "bad.pdf") in line
+    assert "1 unchanged; skipped: 1 encrypted" in program("sync", "--no-embed")
 
 
 def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(program: Program) -> None:
@@ -303,7 +304,7 @@ def test_a_dry_sync_says_what_would_be_done_and_does_nothing(notes: Commands) ->
     (notes.folder / "notes" / "tea.md").unlink()
     (notes.folder / "notes" / "new.md").write_text("new")
     shown = notes.invoke("sync", "--dry-run").output
-    assert f"index  {notes.folder / 'notes' / 'new.md'}" in shown
+    assert f"read  {notes.folder / 'notes' / 'new.md'}" in shown
     assert f"remove  {notes.folder / 'notes' / 'tea.md'}" in shown
-    assert "would be notes: 1 indexed, 1 removed, 2 unchanged" in shown
+    assert "notes: 1 to read, 1 to remove, 2 unchanged" in shown
     assert json.loads(notes.invoke("list", "--json").stdout)["total"] == 3

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -151,16 +153,45 @@ def test_help_before_a_command_is_its_help() -> None:
     assert "Commands:" in CliRunner().invoke(program, ["help"]).output
 
 
+def test_what_is_no_number_is_called_so(shell: Shell) -> None:
+    shell.run("search", "tea", "--limit", "many", code=2)
+    assert "'many' is not a whole number." in shell.err
+    shell.run("search", "tea", "--min-score", "many", code=2)
+    assert "'many' is not a number." in shell.err
+
+
+def test_a_data_folder_that_cannot_be_made_is_a_clear_error(shell: Shell) -> None:
+    (shell.folder / "data").write_text("a file where the folder should be")
+    out, err = shell.start("ingest", "-", stdin=subprocess.DEVNULL).communicate(timeout=60)
+    assert "data/mcpvectordb cannot be made" in err and "--db FILE" in err and out == ""
+
+
 def test_a_query_that_looks_like_an_option_is_answered_with_a_hint(shell: Shell) -> None:
     shell.run("search", "-penguins", code=2)
     assert "write -- before the query" in shell.err
+    shell.run("ingest", "-", "--no-embed", stdin="tea")
+    for word, code in (("-word", 1), ("-lemon", 1), ("-noodles", 2)):
+        shell.run("search", "tea", word, code=code)
+        assert f"{word} was read as the option {word[:2]}. To search without" in shell.err
+    shell.run("search", "tea", "-lnone", "--", "-word", code=1)
+    shell.run("list", "-word", code=1)
+    assert "was read as" not in shell.err
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
-def test_every_shell_gets_a_script_that_asks_this_program(shell_name: str) -> None:
-    result = CliRunner().invoke(program, ["completion", shell_name])
-    assert result.exit_code == 0
-    assert f"_MCPVECTORDB_COMPLETE={shell_name}_complete" in result.output
+def test_every_shell_gets_a_script_that_it_reads(shell_name: str, tmp_path: Path) -> None:
+    script = CliRunner().invoke(program, ["completion", shell_name]).output
+    assert f"_MCPVECTORDB_COMPLETE={shell_name}_complete" in script
+    assert "\ufffd" not in script and len(script.splitlines()) > 10 and script.endswith("\n")
+    if interpreter := shutil.which(shell_name):
+        (tmp_path / "script").write_text(script)
+        # zsh completes after compinit, which -f leaves out.
+        before = "autoload -U compinit; compinit -u;" if shell_name == "zsh" else ""
+        for arguments in (["-n", "script"], ["-c", f"{before} source ./script"]):
+            ended = subprocess.run(
+                [interpreter, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_commands_are_completed(shell: Shell) -> None:

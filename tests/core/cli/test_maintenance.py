@@ -15,14 +15,10 @@ def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands)
     with Database(notes.db, embedder=Letters()) as db:
         db.documents.ingest_text("waiting", source="w", library="other", embed=False)
     out = notes.run("status")
-    assert "model            letters\n" in out and "documents        4\n" in out
-    groups = (
-        "embedded         3",
-        "partly           0",
-        "waiting          1",
-        "empty            0",
-    )
-    assert "\n".join(groups) in out
+    assert f"{'model':<22} letters\n" in out
+    groups = {"documents": 4, "  found by meaning": 3, "  not yet": 1, "passages": 10}
+    assert "\n".join(f"{name:<22} {count}" for name, count in groups.items()) in out
+    assert "origins" not in out and "contents_waiting" not in out and "partly" not in out
     chunks = json.loads(notes.run("list", "big.md", "--json"))["documents"][0]["chunks"] + 2
     folder = notes.folder / "notes"
     assert f"  notes  3 documents  {chunks} chunks  {folder}  **/*  my notes\n" in out
@@ -35,7 +31,9 @@ def test_status_says_what_takes_the_space(notes: Commands) -> None:
     kinds = {"texts of documents", "words of documents", "embeddings of documents", "history"}
     assert kinds <= {*space}
     out = notes.run("status")
-    assert f"{space['texts of documents']:,} bytes" in out and "embeddings       float32\n" in out
+    assert (
+        f"{space['texts of documents']:,} bytes" in out and f"{'embeddings':<22} float32\n" in out
+    )
 
 
 def test_status_and_check_say_whether_the_parser_is_confined(
@@ -48,7 +46,7 @@ def test_status_and_check_say_whether_the_parser_is_confined(
         ("there is no Landlock", "not wholly confined: there is no Landlock"),
     ):
         monkeypatch.setattr(sandbox, "lacking", lambda lacking=lacking: lacking)
-        assert f"parser           {said}\n" in notes.run("status")
+        assert f"{'parser':<22} {said}\n" in notes.run("status")
         checked = notes.invoke("check")
         assert checked.exit_code == 0 and checked.stdout == "sound\n"
         assert (f"the parser of files is {said}\n" in checked.stderr) is bool(lacking)
@@ -64,7 +62,7 @@ def test_the_file_is_copied_compacted_and_rebuilt(filled: Shell) -> None:
     assert filled.run("rebuild").strip() == "rebuilt"
     assert filled.run("check").strip() == "sound"
     filled.run("copy", "copy.db", code=1)
-    assert "exists already" in filled.err and "--overwrite" in filled.err
+    assert "exists already" in filled.err and "(overwrite)" in filled.err
     assert "copied to" in filled.run("copy", "copy.db", "--overwrite")
 
 

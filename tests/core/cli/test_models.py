@@ -93,6 +93,10 @@ def test_a_file_is_embedded_and_searched_by_the_server_that_was_added(filled: Sh
     with serving(server, port):
         filled.run("embed")
         assert json.loads(filled.run("status", "--json"))["pending"] == 0
+    filled.run("model", "remove", "mine", code=1)
+    assert "mine is the model of this file" in filled.err
+    assert " bytes)" in filled.run("model", "remove", "mine", "--force")
+    assert server.url not in filled.run("model", "list")
     kept = [path for path in filled.folder.rglob("*") if path.is_file()]
     assert not any(KEY.encode() in path.read_bytes() for path in kept)
 

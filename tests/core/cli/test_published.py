@@ -34,7 +34,7 @@ def test_commands_that_read_take_a_url(published: Shell) -> None:
     assert "tea.md" in published.run("list")
     assert "Green tea" in published.run("get", "tea.md")
     status = published.run("status")
-    assert "postgresql://" in status and "origins          desk" in status
+    assert "postgresql://" in status and f"{'published from':<22} desk" in status
     assert json.loads(published.run("status", "--json"))["origins"] == ["desk"]
 
 

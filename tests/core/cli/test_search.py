@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mcpvectordb import Database, InvalidInput
-from mcpvectordb.search import relevance
+from mcpvectordb.ranking import relevance
 from tests.support import Letters
 from tests.support_aerodynamics import fill
 from tests.support_cli import PLAN, TEA, Commands, Shell
@@ -111,7 +111,7 @@ def test_files_are_one_line_each(notes: Commands) -> None:
 
 def test_csv_has_a_header_and_a_row_for_each_hit(notes: Commands) -> None:
     (row,) = csv.DictReader(io.StringIO(notes.run("search", "water", "--csv")))
-    names = ["docid", "relevance", "score", "file", "title", "context", "line", "snippet"]
+    names = ["docid", "relevance", "score", "file", "title", "context", "line", "snippet", "place"]
     assert list(row) == names and 0 < float(row["relevance"]) < 1
     assert (row["file"], row["title"], row["line"]) == ("notes/tea.md", 'Tea & "more"', "3")
     assert row["snippet"] == "2: \n3: Water at 80 <degrees>.\n4: Pour it."
@@ -191,7 +191,7 @@ def test_search_list_and_status_say_what_is_not_embedded_yet(shell: Shell) -> No
     assert (found["backlog"]["passages"], found["backlog"]["pending"]) == (2, 1)
     shell.run("list")
     assert partly in shell.err
-    assert "embedded         1\npartly           0\nwaiting          1\n" in shell.run("status")
+    assert "  found by meaning     1\n  not yet              1\n" in shell.run("status")
     assert f"documents: {partly}" in shell.err
 
 
@@ -236,7 +236,7 @@ def test_grep_without_a_match_exits_with_one(notes: Commands) -> None:
 
 
 def test_verify_says_where_a_quotation_stands(notes: Commands) -> None:
-    assert notes.run("verify", "Pour it.", "tea.md").startswith("exact: notes/tea.md:4-4 (SHA-256")
+    assert notes.run("verify", "Pour it.", "tea.md").startswith("exact: notes/tea.md:4 (SHA-256")
     spaced = notes.run("verify", "degrees>. Pour")
     assert spaced.startswith("spacing: notes/tea.md:3-4") and "It stands there as:" in spaced
     assert json.loads(notes.run("verify", "Pour it.", "--json"))["first_line"] == 4

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Chunk, Config, Database, InvalidInput, Results
-from mcpvectordb.search import relevance
-from mcpvectordb.search.relevance import WEAK
+from mcpvectordb.ranking import relevance
+from mcpvectordb.ranking.relevance import WEAK
 from tests.support import search_documents
 from tests.support_aerodynamics import ANSWERED, UNHEARD_OF, fill
 

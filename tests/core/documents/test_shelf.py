@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import hashlib
-import threading
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,16 @@ from mcpvectordb import (
     Config,
     Damaged,
     Database,
-    Hit,
     InvalidFilter,
     InvalidInput,
     NoText,
     NotFound,
     Progress,
     Results,
+    Source,
     TooLarge,
-    Unreadable,
-    UnsupportedFormat,
 )
+from mcpvectordb.documents.items import Overrides, of_keys
 from tests.support import Letters
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400).filter(
@@ -51,31 +50,6 @@ def texts(results: Any) -> list[str]:
     return [hit.item.text for hit in results]
 
 
-def test_a_new_text_is_indexed_and_the_same_again_is_skipped(db: Database) -> None:
-    first = db.documents.ingest_text(ARTICLE, source="boats.md", metadata={"n": 1})
-    again = db.documents.ingest_text(ARTICLE, source="boats.md", metadata={"n": 1})
-    assert (first.status, again.status) == ("indexed", "skipped")
-    assert again.document == first.document
-
-
-def test_a_changed_text_replaces_the_old_one_under_a_new_id(db: Database) -> None:
-    old = db.documents.ingest_text("the old words", source="a").document
-    new = db.documents.ingest_text("the new words", source="a")
-    assert new.status == "replaced" and new.document.id != old.id
-    with pytest.raises(NotFound):
-        db.documents.get(old.id)
-    assert texts(db.documents.search("old", mode="text")) == []
-    assert db.check() == []
-
-
-def test_the_same_source_in_two_libraries_is_two_documents(db: Database) -> None:
-    one = db.documents.ingest_text("words", source="a", library="one").document
-    two = db.documents.ingest_text("words", source="a", library="two").document
-    assert one.id != two.id
-    db.documents.delete(one.id)
-    assert db.documents.get(two.id) == two
-
-
 def test_a_file_is_stored_with_title_type_size_and_time(db: Database, tmp_path: Path) -> None:
     file = tmp_path / "boats.md"
     file.write_text("---\nauthor: Ann\n---\n" + ARTICLE)
@@ -87,17 +61,6 @@ def test_a_file_is_stored_with_title_type_size_and_time(db: Database, tmp_path: 
     assert document.metadata == {"author": "Ann", "year": 2026}
     assert document.modified.endswith("+00:00") and document.created_at.endswith("+00:00")
     assert db.documents.text(document.id).encode() == raw
-
-
-def test_a_failed_second_ingest_leaves_the_first_document(db: Database, tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("precious")
-    kept = db.documents.ingest(file).document
-    file.write_bytes(b"\x00\x01\x02 binary")
-    with pytest.raises(UnsupportedFormat):
-        db.documents.ingest(file)
-    assert db.documents.get(kept.id) == kept
-    assert texts(db.documents.search("precious", mode="text")) == ["precious"]
 
 
 @given(text=TEXTS)
@@ -114,16 +77,11 @@ def test_any_text_comes_back_byte_for_byte(text: str) -> None:
 
 def test_every_hit_can_be_cited(db: Database) -> None:
     document = db.documents.ingest_text(ARTICLE, source="boats.md").document
-    hit = db.documents.search("sails wind", mode="text")[0]
-    chunk = hit.item
-    assert isinstance(hit, Hit) and isinstance(chunk, Chunk) and chunk.document == document
+    chunk = db.documents.search("sails wind", mode="text")[0].item
+    assert chunk.document == document and chunk.headings[0] == "Boats" and chunk.page is None
     lines = ARTICLE.splitlines()[chunk.first_line - 1 : chunk.last_line]
-    assert chunk.text == "\n".join(lines)
-    assert ARTICLE[chunk.start : chunk.end] == chunk.text
-    assert "Boats" in chunk.citation
-    assert "boats.md" in chunk.citation
-    assert f"{chunk.first_line}" in chunk.citation
-    assert chunk.headings[0] == "Boats" and chunk.page is None
+    assert ARTICLE[chunk.start : chunk.end] == chunk.text == "\n".join(lines)
+    assert chunk.citation.startswith("Boats, line") and "boats.md" in chunk.citation
 
 
 def test_the_words_of_title_and_headings_find_the_passage(db: Database) -> None:
@@ -131,17 +89,6 @@ def test_the_words_of_title_and_headings_find_the_passage(db: Database) -> None:
         "# Zebra crossing\n\n## Stripes\n\n" + "plain words " * 300, source="a.md"
     )
     assert len(db.documents.search("stripes", mode="text", limit=100)) > 1
-
-
-def test_browse_lists_newest_first_and_pages(db: Database) -> None:
-    ids = [
-        db.documents.ingest_text(f"text {number}", source=str(number)).document.id
-        for number in range(5)
-    ]
-    assert [each.id for each in db.documents.browse()] == ids[::-1]
-    assert [each.id for each in db.documents.browse(limit=2, offset=1)] == [ids[3], ids[2]]
-    assert not db.documents.browse(limit=0)
-    assert db.documents.count() == 5
 
 
 def test_browse_and_count_take_conditions(db: Database) -> None:
@@ -161,24 +108,6 @@ def test_browse_and_count_take_conditions(db: Database) -> None:
         db.documents.browse(where={"year": 2024})
 
 
-def test_libraries_are_counted_and_vanish_with_their_last_document(db: Database) -> None:
-    only = db.documents.ingest_text("x", source="x", library="b").document
-    db.documents.ingest_text("y", source="y", library="a")
-    assert [(each.name, each.documents, each.chunks) for each in db.documents.libraries()] == [
-        ("a", 1, 1),
-        ("b", 1, 1),
-    ]
-    assert db.documents.delete(only.id) == 1
-    assert [each.name for each in db.documents.libraries()] == ["a"]
-
-
-def test_an_unknown_id_deletes_nothing_and_is_not_found(db: Database) -> None:
-    assert db.documents.delete("nothing") == 0
-    for call in (db.documents.get, db.documents.text):
-        with pytest.raises(NotFound, match="'nothing'"):
-            call("nothing")
-
-
 def test_conditions_apply_before_the_cut_to_limit(db: Database) -> None:
     for number in range(150):
         db.documents.ingest_text(
@@ -196,40 +125,11 @@ def test_results_name_the_legs_that_ran_in_each_mode(db: Database) -> None:
     } == {"hybrid": ("text", "vector"), "text": ("text",), "vector": ("vector",)}
 
 
-def test_a_query_without_words_is_answered_by_meaning_and_says_so(db: Database) -> None:
-    db.documents.ingest_text("apple", source="a")
-    results = db.documents.search("???")
-    assert results.legs == ("vector",) and "no words" in results.reasons["text"]
-
-
 def test_an_empty_file_is_searched_without_error(db: Database) -> None:
     results = db.documents.search("anything")
     assert len(results) == 0
     assert results.legs == ("text",)
     assert "nothing has been ingested" in results.reasons["vector"]
-
-
-def test_quoted_phrases_and_exclusions_apply_to_results_by_meaning_too(db: Database) -> None:
-    db.documents.ingest_text("red apple pie", source="a")
-    db.documents.ingest_text("pie of apple, red", source="b")
-    for mode in ("hybrid", "text", "vector"):
-        assert texts(db.documents.search('"red apple"', mode=mode)) == ["red apple pie"], mode
-        assert texts(db.documents.search("apple -of", mode=mode)) == ["red apple pie"], mode
-
-
-def test_hits_are_sorted_by_score_and_have_the_scores_of_each_leg(db: Database) -> None:
-    for number in range(20):
-        db.documents.ingest_text(f"apple {'pie ' * number}", source=str(number))
-    for mode in ("hybrid", "text", "vector"):
-        hits = db.documents.search("apple pie", mode=mode, limit=50)
-        scores = [hit.score for hit in hits]
-        assert len(hits) == 20
-        assert scores == sorted(scores, reverse=True)
-        assert all(0 <= score <= 1 for score in scores)
-        by_words = [hit.scores.text_rank for hit in hits if hit.scores.text_rank]
-        assert sorted(by_words) == list(range(1, len(by_words) + 1))
-        assert (mode == "vector") == all(hit.scores.text is None for hit in hits)
-        assert (mode == "text") == all(hit.scores.vector is None for hit in hits)
 
 
 def test_pages_of_results_together_are_the_whole_list(db: Database) -> None:
@@ -252,10 +152,8 @@ def test_hits_below_min_score_are_left_out(db: Database) -> None:
         db.documents.ingest_text("apple " + "x" * number, source=str(number))
     hits = db.documents.search("apple", mode="vector", limit=10)
     threshold = hits[4].score
-    assert all(
-        hit.score >= threshold
-        for hit in db.documents.search("apple", mode="vector", limit=10, min_score=threshold)
-    )
+    found = db.documents.search("apple", mode="vector", limit=10, min_score=threshold)
+    assert [*found] == [hit for hit in hits if hit.score >= threshold] != [*hits]
 
 
 @pytest.mark.parametrize(
@@ -308,25 +206,9 @@ def test_bad_texts_are_refused_and_nothing_is_stored(
         assert db.documents.count() == 0
 
 
-def test_a_missing_file_is_named_with_the_working_folder(db: Database, tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match=r"nowhere\.txt.*") as raised:
-        db.documents.ingest(tmp_path / "nowhere.txt")
-    assert str(Path.cwd()) in str(raised.value)
-
-
 def test_the_database_does_not_ingest_itself(db: Database, path: Path) -> None:
     with pytest.raises(PermissionError):
         db.documents.ingest(path)
-
-
-def test_a_text_is_found_by_words_at_once_and_by_meaning_after_embedding(db: Database) -> None:
-    done = db.documents.ingest_text("apple", source="a", embed=False)
-    assert done.pending == 1 and done.note == ""
-    assert db.documents.search("apple").legs == ("text",)
-    assert texts(db.documents.search("apple")) == ["apple"]
-    assert texts(db.documents.search("apple", mode="vector")) == []
-    assert db.embed_pending() == 1
-    assert texts(db.documents.search("apple", mode="vector")) == ["apple"]
 
 
 @pytest.mark.parametrize("unit", ["passage", "document"])
@@ -379,26 +261,6 @@ def test_an_ingest_reports_that_it_parses_and_how_many_chunks_there_are(
     steps = [(each.step, each.done, each.total, each.chunks_known) for each in seen]
     assert steps[:2] == [("parse", 0, 1, 0), ("parse", 1, 1, 1)]
     assert steps[-1] == ("embed", 1, 1, 1)
-
-
-def test_threads_ingest_and_search_at_once(db: Database) -> None:
-    failures: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            for step in range(8):
-                db.documents.ingest_text(f"apple {number} {step}", source=f"{number}-{step}")
-                db.documents.search("apple")
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert db.documents.count() == 32 and db.check() == []
 
 
 def test_a_skipped_text_is_embedded_if_it_was_not_before(db: Database) -> None:
@@ -510,3 +372,336 @@ def test_an_index_with_entries_of_missing_passages_is_reported(path: Path) -> No
         with pytest.raises(Damaged, match="passage 2, which is not there"):
             db.documents.search("apple")
         assert db.check()
+
+
+FRONT = "---\nyear: {year}\ndraft: true\n---\n# Boats\n\nSails catch the {word}.\n"
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> Path:
+    path = tmp_path / "boats.md"
+    path.write_text(FRONT.format(year=2020, word="wind"))
+    return path
+
+
+def change(path: Path, year: int = 2021) -> None:
+    path.write_text(FRONT.format(year=year, word=f"breeze of {year}"))
+
+
+def test_metadata_of_a_known_file_is_updated(db: Database, note: Path) -> None:
+    first = db.documents.ingest(note)
+    assert db.documents.ingest(note).status == "skipped"
+    done = db.documents.ingest(note, metadata={"year": 2024, "who": "Ann"})
+    assert (done.status, done.document.id) == ("updated", first.document.id)
+    assert done.document.metadata == {"year": 2024, "draft": True, "who": "Ann"}
+    assert db.documents.ingest(note, metadata={"year": 2024}).status == "skipped"
+    assert db.documents.search("sails", where={"metadata.year": 2024}).hits
+    assert not db.documents.search("sails", where={"metadata.year": 2020}).hits
+    assert db.check() == []
+
+
+def test_a_caller_may_leave_the_metadata_of_a_known_file_as_it_is(db: Database, note: Path) -> None:
+    db.documents.ingest(note)
+    done = db.documents.ingest(note, metadata={"year": 2024}, update_metadata=False)
+    assert (done.status, done.document.metadata["year"]) == ("skipped", 2020)
+
+
+def test_metadata_and_title_of_a_known_text_are_updated(db: Database) -> None:
+    db.documents.ingest_text("some words", source="a", title="Old")
+    done = db.documents.ingest_text("some words", source="a", title="New", metadata={"k": 1})
+    assert (done.status, done.document.title, done.document.metadata) == (
+        "updated",
+        "New",
+        {"k": 1},
+    )
+    assert db.documents.search("new", mode="text")[0].item.document.title == "New"
+    assert db.documents.ingest_text("some words", source="a", title="New").status == "skipped"
+    assert db.check() == []
+
+
+def test_a_changed_file_keeps_what_a_person_gave_and_follows_its_front_matter(
+    db: Database, note: Path
+) -> None:
+    db.documents.ingest(note, metadata={"who": "Ann", "draft": False})
+    change(note)
+    replaced = db.documents.ingest(note)
+    assert replaced.status == "replaced"
+    assert replaced.document.metadata == {"year": 2021, "draft": False, "who": "Ann"}
+    note.write_text("# Boats\n\nNothing in front.\n")
+    assert db.documents.ingest(note, metadata={"place": 1}).document.metadata == {
+        "who": "Ann",
+        "draft": False,
+        "place": 1,
+    }
+
+
+def test_what_a_person_gave_wins_even_if_the_file_said_the_same(db: Database, note: Path) -> None:
+    db.documents.ingest(note, metadata={"year": 2020})
+    change(note)
+    assert db.documents.ingest(note).document.metadata["year"] == 2020
+
+
+def test_a_sync_keeps_what_a_person_gave(db: Database, note: Path) -> None:
+    db.documents.add_library("notes", note.parent)
+    db.documents.sync()
+    [document] = db.documents.browse()
+    db.documents.update(document.id, metadata_patch={"draft": None, "who": "Ann"}, title="Ships")
+    change(note)
+    [done] = db.documents.sync()
+    [document] = db.documents.browse()
+    assert (done.replaced, document.title) == (1, "Ships")
+    assert document.metadata == {"year": 2021, "who": "Ann"}
+    note.rename(note.with_name("renamed.md"))
+    [done] = db.documents.sync()
+    [document] = db.documents.browse()
+    assert (done.moved, document.title) == (1, "Ships")
+    change(note.with_name("renamed.md"), 2022)
+    db.documents.sync()
+    [document] = db.documents.browse()
+    assert (document.title, document.metadata) == ("Ships", {"year": 2022, "who": "Ann"})
+    assert db.documents.search("ships", mode="text").hits and db.check() == []
+
+
+def test_metadata_of_known_files_of_a_folder_is_updated(db: Database, note: Path) -> None:
+    (note.parent / "other.txt").write_text("another text")
+    db.documents.ingest_folder(note.parent)
+    (note.parent / "new.txt").write_text("a new text")
+    done = db.documents.ingest_folder(note.parent, metadata={"year": 2024})
+    assert (done.indexed, done.updated, done.unchanged) == (1, 2, 0)
+    assert db.documents.count(where={"metadata.year": 2024}) == 3
+    done = db.documents.ingest_folder(note.parent, metadata={"year": 2024})
+    assert (done.indexed, done.updated, done.unchanged) == (0, 0, 3)
+    (note.parent / "other.txt").touch()
+    done = db.documents.ingest_folder(note.parent, metadata={"year": 2025})
+    assert (done.updated, done.unchanged) == (3, 0) and db.check() == []
+
+
+def test_update_replaces_or_patches_metadata(db: Database) -> None:
+    id = db.documents.ingest_text(
+        "words", source="a", metadata={"a": {"x": 1, "y": 2}, "b": 1}
+    ).document.id
+    patched = db.documents.update(id, metadata_patch={"a": {"x": None, "z": 3}, "b": None})
+    assert (patched.status, patched.document.metadata) == ("updated", {"a": {"y": 2, "z": 3}})
+    assert db.documents.update(id, metadata={"only": None}).document.metadata == {"only": None}
+    assert db.documents.update(id, metadata={"only": None}).status == "skipped"
+    assert db.documents.get(id).metadata == {"only": None}
+    assert db.documents.update(id, metadata={}).document.metadata == {}
+
+
+def test_a_new_title_is_indexed_and_embedded(db: Database) -> None:
+    long = "".join(f"## Part {number}\n\n{'word ' * 300}\n\n" for number in range(3))
+    before = db.documents.ingest_text(long, source="a", title="Zebra").document
+    other = db.documents.ingest_text("something else", source="b").document
+    vector = db.documents.search("zebra", mode="vector", where={"source": "a"})[0].scores.vector
+    pending = db.documents.update(before.id, title="Quagga", embed=False)
+    assert pending.pending == pending.document.chunks == before.chunks > 1
+    assert db.documents.text(before.id) == long
+    assert not db.documents.search("zebra", mode="text").hits and db.check() == []
+    assert db.documents.search("quagga", mode="text")[0].item.document.id == before.id
+    assert db.embed_pending() == before.chunks and db.check() == []
+    assert (
+        db.documents.search("zebra", mode="vector", where={"source": "a"})[0].scores.vector
+        != vector
+    )
+    after = db.documents.get(before.id)
+    assert (after.created_at, after.chunks, after.hash) == (
+        before.created_at,
+        before.chunks,
+        before.hash,
+    )
+    assert [each.id for each in db.documents.browse()] == [other.id, before.id]
+    assert db.documents.update(before.id, title="Quagga").status == "skipped"
+
+
+@pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
+def test_searches_in_this_and_other_processes_follow_an_update(path: Path, mode: str) -> None:
+    """What is kept in memory for filters is brought up to date."""
+    with Database(path, embedder=Letters()) as db, Database(path, embedder=Letters()) as other:
+        id = db.documents.ingest_text("some tea", source="a", metadata={"k": 1}).document.id
+        db.documents.ingest_text("more tea", source="b", metadata={"k": 1})
+
+        def found(each: Database, where: dict[str, Any]) -> set[str]:
+            hits = each.documents.search("tea", mode=mode, where=where)
+            return {hit.item.document.source for hit in hits}
+
+        for _ in range(3):  # the first search asks the file, later ones the memory
+            for each in (db, other):
+                assert found(each, {"metadata.k": 1, "library": "default"}) == {"a", "b"}
+        db.documents.update(id, metadata_patch={"k": 2})
+        for each in (db, other):
+            assert found(each, {"metadata.k": 2}) == {"a"}
+            assert found(each, {"metadata.k": 1}) == {"b"}
+        db.documents.update(id, library="elsewhere", title="Tea time")
+        for each in (db, other):
+            assert found(each, {"library": "elsewhere"}) == {"a"}
+            assert found(each, {"library": "default"}) == {"b"}
+            assert found(each, {"title": "Tea time"}) == {"a"}
+
+
+def test_a_document_is_not_moved_onto_another_of_its_source(db: Database) -> None:
+    one = db.documents.ingest_text("words", source="a").document
+    two = db.documents.ingest_text("words", source="a", library="work").document
+    with pytest.raises(InvalidInput, match=rf"'work' already has a document of 'a' \({two.id}\)"):
+        db.documents.update(one.id, library="work", metadata={"k": 1})
+    assert db.documents.get(one.id) == one
+    assert db.documents.update(one.id, library="default").status == "skipped"
+    moved = db.documents.update(one.id, library="home").document
+    assert (moved.library, moved.id) == ("home", one.id)
+    assert {each.name for each in db.documents.libraries()} == {"home", "work"}
+
+
+def test_an_update_that_cannot_be_made_is_refused(db: Database) -> None:
+    id = db.documents.ingest_text("words", source="a").document.id
+    for arguments, message in [
+        ({}, "nothing to change"),
+        ({"metadata": {}, "metadata_patch": {}}, "not both"),
+        ({"title": " "}, "title must not be blank"),
+        ({"library": ""}, "library must not be blank"),
+        ({"metadata": {"a": float("nan")}}, "metadata.a is nan"),
+        ({"metadata_patch": ["a"]}, "metadata_patch must be an object"),
+    ]:
+        with pytest.raises(InvalidInput, match=message):
+            db.documents.update(id, **arguments)
+    with pytest.raises(NotFound):
+        db.documents.update("nobody", title="x")
+    assert db.documents.get(id).metadata == {}
+
+
+def test_documents_from_before_keep_what_their_source_does_not_say(
+    db: Database, note: Path
+) -> None:
+    db.documents.ingest(note, metadata={"who": "Ann"})
+    with db._file.writing() as sql:
+        sql.execute("UPDATE documents SET given = NULL")
+    change(note)
+    assert db.documents.ingest(note).document.metadata == {
+        "year": 2021,
+        "draft": True,
+        "who": "Ann",
+    }
+
+
+def test_damage_in_what_is_given_is_reported(db: Database, note: Path) -> None:
+    db.documents.ingest(note)
+    with db._file.writing() as sql:
+        sql.execute("""UPDATE documents SET given = '{"title":1,"metadata":{}}'""")
+    change(note)
+    with pytest.raises(Damaged, match="run `mcpvectordb check`"):
+        db.documents.ingest(note)
+    with db._file.writing() as sql:
+        sql.execute("UPDATE documents SET given = '['")
+    assert db.check() != []
+
+
+keys = st.sampled_from("abcd")
+said = st.dictionaries(keys, st.lists(st.none() | st.integers(0, 3), max_size=1))
+own = st.dictionaries(keys, st.none() | st.integers(0, 3))
+
+
+@given(first=said, later=said, own=own)
+def test_what_was_said_later_wins_and_both_win_over_the_source(
+    first: dict[str, Any], later: dict[str, Any], own: dict[str, Any]
+) -> None:
+    together = Overrides(metadata=first).then(Overrides(metadata=later))
+    assert together.over(own) == Overrides(metadata=later).over(Overrides(metadata=first).over(own))
+    for key in "abcd":
+        expected = later.get(key, first.get(key, [own[key]] if key in own else []))
+        assert of_keys([key], together.over(own)) == {key: expected}
+
+
+class Page:
+    """A page of the web, in place of what reads one, and under which conditions it was asked."""
+
+    url = "https://example.org/page.md"
+
+    def __init__(self) -> None:
+        self.text, self.etag, self.modified, self.conditional = "first", '"1"', "2015", True
+        self.asked: list[tuple[str, str]] = []
+
+    def read(self, source: str, *, etag: str, modified: str, **_: object) -> Source | None:
+        self.asked.append((etag, modified))
+        if self.conditional and self.asked[-1] == (self.etag, self.modified):
+            return None
+        marks = {"etag": self.etag, "modified": self.modified}
+        return Source(
+            source=source, name="page.md", raw=self.text.encode(), file_type="md", **marks
+        )
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    page = Page()
+    monkeypatch.setattr("mcpvectordb.ingest.sources.read", page.read)
+    return page
+
+
+def test_a_page_is_fetched_again_only_if_it_has_changed(db: Database, page: Page) -> None:
+    first, again = (db.documents.ingest(page.url) for _ in range(2))
+    assert (first.status, again.status) == ("indexed", "skipped")
+    assert again.document == first.document and again.pending == 0
+    assert page.asked == [("", ""), ('"1"', "2015")]
+    assert db.documents.ingest(page.url, metadata={"a": 1}).status == "updated"
+    page.text, page.etag, page.modified = "second", '"2"', ""
+    assert db.documents.ingest(page.url).status == "replaced"
+    assert db.documents.ingest(page.url).status == "skipped" and page.asked[-1] == ('"2"', "")
+    page.conditional = False  # a server may send it all the same: its content decides
+    assert db.documents.ingest(page.url).status == "skipped"
+    assert db.documents.text(db.documents.browse()[0].id) == "second"
+
+
+def test_a_page_is_known_only_in_its_library_and_until_it_is_deleted(
+    db: Database, page: Page
+) -> None:
+    one = db.documents.ingest(page.url, library="one")
+    assert db.documents.ingest(page.url, library="two").status == "indexed"
+    db.documents.delete(one.document.id)
+    assert db.documents.ingest(page.url, library="one").status == "indexed"
+    assert page.asked == [("", "")] * 3
+
+
+def test_a_passage_has_neighbours(db: Database) -> None:
+    text = "\n\n".join(f"# Part {number}\n\n" + "green tea " * 300 for number in range(3))
+    document = db.documents.ingest_text(text, source="long.md", embed=False).document
+    first, second, third, *_ = chunks = db.documents.chunks(document.id)
+    assert db.documents.neighbours(second) == [first, second, third]
+    assert db.documents.neighbours(first, before=5, after=0) == [first]
+    assert db.documents.neighbours(chunks[-1], before=1, after=9) == chunks[-2:]
+    db.documents.delete(document.id)
+    with pytest.raises(NotFound):
+        db.documents.neighbours(first)
+
+
+def test_what_became_of_a_file_since_it_was_read(db: Database, tmp_path: Path) -> None:
+    file, other = tmp_path / "tea.md", tmp_path / "other.md"
+    file.write_text("green tea")
+    other.write_text("black tea")
+    stored = db.documents.ingest(file).document
+    db.documents.ingest_folder(tmp_path, library="folder")
+    [synced] = db.documents.browse(library="folder", where={"source": str(other)})
+    assert db.documents.state(stored) == db.documents.state(synced) == "current"
+    os.utime(file, (10**9, 10**9))  # the same bytes with another time, as after a checkout
+    assert db.documents.state(stored) == "current"
+    file.write_text("white tea")
+    os.utime(file, (10**9, 10**9))
+    assert db.documents.state(stored) == "changed"
+    assert db.documents.state(db.documents.ingest(file).document) == "current"
+    file.write_text("no tea at all")
+    assert db.documents.state(db.documents.lookup(str(file)).document) == "changed"
+    file.unlink()
+    other.unlink()
+    other.mkdir()
+    assert db.documents.state(stored) == db.documents.state(synced) == "gone"
+
+
+@pytest.mark.parametrize("source", ["notes/tea.md", "/nowhere/tea.md", "https://tea.test/a.md"])
+def test_what_is_no_file_has_no_state(db: Database, source: str) -> None:
+    text = db.documents.ingest_text("green tea", source=source).document
+    assert db.documents.state(text) == ""
+    page = Source(
+        source="https://tea.test/b.md",
+        name="b.md",
+        raw=b"black tea",
+        file_type="md",
+        modified="2025-11-29T10:00:00+00:00",
+    )
+    assert db.documents.state(db.documents.ingest(page).document) == ""

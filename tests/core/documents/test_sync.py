@@ -2,22 +2,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mcpvectordb import (
     Config,
     Database,
     Document,
+    EmbeddingFailed,
+    InvalidInput,
     NotFound,
     Progress,
     ReadOnly,
@@ -26,6 +32,7 @@ from mcpvectordb import (
     Unreadable,
 )
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.ingest.ocr import Tesseract
 from tests.support import ROOT, Letters, python
 from tests.support_files import KEYS, TOKENS
 
@@ -97,44 +104,24 @@ def test_new_files_are_stored_with_absolute_paths_and_changed_ones_are_replaced(
     assert folder.texts() == {"deep/a.md": "# Apple\n\ngreen, and larger", "b.txt": "bear"}
 
 
-def test_documents_of_vanished_files_are_removed(folder: Folder) -> None:
-    folder.write("a.md")
-    folder.write("d/b.md", "b")
-    folder.sync()
-    shutil.rmtree(folder.root / "d")
-    assert counts(folder.sync()) == {"removed": 1, "unchanged": 1}
-    (folder.root / "a.md").unlink()
-    assert counts(folder.sync()) == {"removed": 1}
-    assert folder.texts() == {} and folder.db.check() == []
-
-
-def test_a_file_of_the_same_size_and_time_is_not_even_opened(folder: Folder) -> None:
-    file = folder.write("a.md", "one")
-    folder.sync()
-    with same_time(file):
-        file.write_text("two")
-    assert counts(folder.sync()) == {"unchanged": 1}
-    assert folder.texts() == {"a.md": "one"}
-
-
-def test_a_touched_file_is_hashed_once_and_not_read_again(folder: Folder) -> None:
+def test_a_file_is_opened_only_if_its_size_or_time_is_another(folder: Folder) -> None:
     file = folder.write("a.md", "one")
     folder.sync()
     before = folder.documents()["a.md"]
-    os.utime(file, (1, 1))
-    assert counts(folder.sync()) == {"unchanged": 1}
-    after = folder.documents()["a.md"]
-    assert after.id == before.id and after.modified.startswith("1970-01-01")
+    for touched in (False, True):  # one that was touched is hashed once, and not read again
+        if touched:
+            os.utime(file, (1, 1))
+            assert counts(folder.sync()) == {"unchanged": 1}
+            after = folder.documents()["a.md"]
+            assert after.id == before.id and after.modified.startswith("1970-01-01")
+        with same_time(file):
+            file.write_text("two")
+        assert counts(folder.sync()) == {"unchanged": 1} and folder.texts() == {"a.md": "one"}
+        with same_time(file):
+            file.write_text("one")
     with same_time(file):
-        file.write_text("two")
-    assert counts(folder.sync()) == {"unchanged": 1} and folder.texts() == {"a.md": "one"}
-
-
-def test_changes_in_quick_succession_are_never_missed(folder: Folder) -> None:
-    for number in range(20):
-        folder.write("a.md", f"number {number:03}")
-        folder.sync()
-        assert folder.texts() == {"a.md": f"number {number:03}"}
+        file.write_text("three")
+    assert counts(folder.sync()) == {"replaced": 1} and folder.texts() == {"a.md": "three"}
 
 
 @pytest.mark.parametrize("digits", [0, 1])
@@ -148,14 +135,6 @@ def test_a_file_is_not_read_before_a_later_change_must_get_another_time(
     os.utime(file, ns=(now, now))
     folder.sync()
     assert time.time_ns() - now >= (2_000_000_000, 400_000_000)[digits]
-
-
-def test_a_file_of_another_size_is_read_whatever_its_time(folder: Folder) -> None:
-    file = folder.write("a.md", "one")
-    folder.sync()
-    with same_time(file):
-        file.write_text("three")
-    assert counts(folder.sync()) == {"replaced": 1} and folder.texts() == {"a.md": "three"}
 
 
 def test_a_file_that_is_no_document_is_skipped_counted_and_not_read_again(folder: Folder) -> None:
@@ -192,6 +171,20 @@ def test_a_file_that_another_version_of_the_program_skipped_is_read_again(folder
     assert counts(folder.sync()) == {"indexed": 1}
     assert other.execute("SELECT count(*) FROM library_skipped").get == 0
     other.close()
+
+
+def test_a_file_that_was_skipped_for_lack_of_ocr_is_read_once_that_is_there(folder: Folder) -> None:
+    if Tesseract.found(Config()) is None:
+        pytest.skip("no Tesseract")
+    scan = folder.write("a.txt", EXECUTABLE)
+    with Database(folder.db.path, config=Config(ocr_languages=""), embedder=Letters()) as without:
+        for _ in range(2):
+            [done] = without.documents.sync(embed=False)
+            assert done.skipped == {"of no readable type": 1}
+    with same_time(scan):
+        scan.write_bytes(b"a" * len(EXECUTABLE))
+    assert counts(folder.sync()) == {"indexed": 1}
+    assert counts(folder.sync()) == {"unchanged": 1}
 
 
 def test_secrets_are_skipped_counted_and_ingested_only_by_name(folder: Folder) -> None:
@@ -231,15 +224,17 @@ def test_a_skipped_file_that_was_ingested_by_hand_stays(folder: Folder) -> None:
         assert folder.texts() == {"a.txt": "a text after all"}
 
 
-def test_a_file_that_fails_is_reported_and_does_not_stop_the_others(folder: Folder) -> None:
+def test_a_file_that_fails_is_reported_once_and_does_not_stop_the_others(folder: Folder) -> None:
     folder.write("a.md")
     bad = folder.write("b.pdf", BROKEN_PDF)
     folder.write("c.md", "c")
-    for expected in ({"indexed": 2}, {"unchanged": 2}):
-        done = folder.sync()
-        assert counts(done) == expected
-        ((path, message),) = done.failures
+    for content in (BROKEN_PDF, BROKEN_PDF + b"\n"):  # and again when it is another one
+        bad.write_bytes(content)
+        ((path, message),) = folder.sync().failures
         assert path == str(bad) and "b.pdf" in message
+        known = folder.sync()
+        assert not known.failures and counts(known) == {"unchanged": 2}
+        assert known.skipped == {"encrypted or damaged": 1}
     assert set(folder.texts()) == {"a.md", "c.md"}
 
 
@@ -275,21 +270,6 @@ def test_the_old_version_stays_when_the_new_one_cannot_be_read(
         assert counts(folder.sync()) == {"replaced": 1}
 
 
-def test_a_moved_file_keeps_its_id(folder: Folder) -> None:
-    file = folder.write("a/x.md", "# Apple\n\nred")
-    folder.write("a/y.md", "bear")
-    folder.sync()
-    before = folder.documents()["a/x.md"]
-    for target in ("b/x.md", "a/x.md", "z/deep/x.md"):
-        (folder.root / target).parent.mkdir(parents=True, exist_ok=True)
-        file = file.rename(folder.root / target)
-        assert counts(folder.sync()) == {"moved": 1, "unchanged": 1}
-        after = folder.documents()[target]
-        assert (after.id, after.created_at, after.title) == (before.id, before.created_at, "Apple")
-        assert after.source == str(file)
-    assert counts(folder.sync()) == {"unchanged": 2} and folder.db.check() == []
-
-
 def test_a_renamed_file_keeps_its_id_and_gets_the_title_of_its_new_name(
     folder: Folder,
 ) -> None:
@@ -314,47 +294,12 @@ def test_a_renamed_file_keeps_its_id_and_gets_the_title_of_its_new_name(
     assert folder.db.check() == []
 
 
-def test_a_file_that_is_moved_over_another_replaces_it(folder: Folder) -> None:
-    folder.write("a/x.md", "apple")
-    folder.write("b/x.md", "bear")
-    folder.sync()
-    apple = folder.documents()["a/x.md"]
-    (folder.root / "a" / "x.md").replace(folder.root / "b" / "x.md")
-    assert counts(folder.sync()) == {"moved": 1}
-    assert {path: each.id for path, each in folder.documents().items()} == {"b/x.md": apple.id}
-    assert folder.texts() == {"b/x.md": "apple"}
-    assert folder.db.documents.count() == 1
-    assert folder.db.check() == []
-
-
-def test_a_copy_gets_an_id_of_its_own(folder: Folder) -> None:
-    file = folder.write("a.md", "apple")
-    folder.sync()
-    before = folder.documents()["a.md"]
-    folder.write("b.md", "apple")
-    assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
-    assert folder.documents()["a.md"] == before and folder.documents()["b.md"].id != before.id
-    file.unlink()
-    assert counts(folder.sync()) == {"removed": 1, "unchanged": 1}
-
-
 def test_a_text_that_is_renamed_to_an_unknown_type_stays(folder: Folder) -> None:
     folder.write("a.md", "apple").rename(folder.root / "b.md")
     folder.sync()
     (folder.root / "b.md").rename(folder.root / "b.unheard-of")
     done = folder.sync()
     assert counts(done) == {"moved": 1} and not done.skipped
-
-
-def test_a_file_is_removed_while_it_is_ignored(folder: Folder) -> None:
-    folder.write("a.md", "apple")
-    folder.write("d/b.md", "bear")
-    folder.sync()
-    folder.write(".mcpvectordbignore", "d/\n")
-    done = folder.sync()
-    assert counts(done) == {"removed": 1, "unchanged": 1} and done.skipped == {"ignored": 1}
-    folder.write(".mcpvectordbignore", "")
-    assert counts(folder.sync()) == {"indexed": 1, "unchanged": 1}
 
 
 def test_the_pattern_and_ignore_list_of_the_library_select_files(folder: Folder) -> None:
@@ -537,19 +482,9 @@ def test_a_sync_reads_stored_rows_in_pages(
         folder.write(f"{number % 4}/{number}.md", str(number))
         folder.write(f"{number % 4}/{number}.png", EXECUTABLE + bytes([number]))
     folder.sync()
-    assert folder.sync() == Synced(
-        library="notes",
-        indexed=0,
-        replaced=0,
-        moved=0,
-        removed=0,
-        unchanged=40,
-        skipped={"of no readable type": 40},
-        skipped_paths=tuple(
-            (str(path), "of no readable type") for path in sorted(folder.root.rglob("*.png"))
-        ),
-        failures=(),
-    )
+    done = folder.sync()
+    assert counts(done) == {"unchanged": 40} and done.skipped == {"of no readable type": 40}
+    assert [path for path, _ in done.skipped_paths] == sorted(map(str, folder.root.rglob("*.png")))
     (folder.root / "0").rename(folder.root / "9")
     assert counts(folder.sync()) == {"moved": 10, "unchanged": 30}
     (folder.root / "9").rename(folder.root / "0")
@@ -605,3 +540,338 @@ def test_a_sync_may_be_killed_at_any_time(folder: Folder) -> None:
     assert python(PROGRAM, str(folder.db.path)).stdout == "begun\n"
     assert folder.texts() == {path.name: path.read_text() for path in folder.root.iterdir()}
     assert folder.db.stats().pending == 0 and counts(folder.sync()) == {"unchanged": 146}
+
+
+class Recorder(Letters):
+    """Records the texts that it embeds; can be made slow or to fail."""
+
+    def __init__(self, seconds: float = 0.0, failure: Exception | None = None) -> None:
+        self.seen: list[str] = []
+        self.begun = threading.Event()
+        self._seconds, self._failure = seconds, failure
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        self.begun.set()
+        self.seen += texts
+        time.sleep(self._seconds)
+        if self._failure:
+            raise self._failure
+        return super().embed(texts, query=query)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    root = tmp_path / "notes"
+    write(root, 5)
+    return root
+
+
+def write(root: Path, count: int) -> None:
+    for number in range(count):
+        (root / f"{number % 3}").mkdir(parents=True, exist_ok=True)
+        (root / f"{number % 3}" / f"{number}.md").write_text(
+            f"# Note {number}\n\nabout number {number}\n"
+        )
+
+
+def at_work() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "mcpvectordb-embed"]
+
+
+def test_a_folder_is_ingested_once_with_its_metadata(db: Database, notes: Path) -> None:
+    (notes / "program.bin").write_bytes(b"\x7fELF\2\0")
+    done = db.documents.ingest_folder(notes, library="mine", metadata={"year": 2026})
+    assert (done.library, counts(done), done.failures) == ("mine", {"indexed": 5}, ())
+    assert done.skipped == {"of no readable type": 1}
+    assert db.documents.count(library="mine", where={"metadata.year": 2026}) == 5
+    assert done.embedded.chunks == 5 and done.embedded.tokens > 5 and db.stats().pending == 0
+    assert [each.root for each in db.documents.libraries()] == [""] and db.check() == []
+
+
+def test_a_second_ingest_reads_only_new_files_and_removes_nothing(
+    db: Database, notes: Path
+) -> None:
+    db.documents.ingest_folder(notes)
+    (notes / "0" / "0.md").write_text("# Note\n\nanother text")
+    (notes / "1" / "1.md").rename(notes / "new.md")
+    done = db.documents.ingest_folder(notes)
+    assert counts(done) == {"indexed": 1, "replaced": 1, "unchanged": 3}
+    assert db.documents.count() == 6
+
+
+def test_a_file_or_a_missing_folder_is_refused(db: Database, notes: Path) -> None:
+    for wrong in (notes / "0" / "0.md", notes / "missing"):
+        with pytest.raises(Unreadable, match=wrong.name):
+            db.documents.ingest_folder(wrong)
+    with pytest.raises(InvalidInput, match="library"):
+        db.documents.ingest_folder(notes, library="")
+    assert db.documents.count() == 0
+
+
+def test_chunks_are_embedded_while_files_are_read(path: Path, notes: Path) -> None:
+    recorder, beside = Recorder(), []
+
+    def wait(progress: Progress) -> None:
+        if progress.step == "ingest" and 0 < progress.done < 5:
+            beside.append(recorder.begun.wait(30))
+
+    with Database(path, embedder=recorder) as db:
+        db._store.tuning = Tuning(documents_per_write=1)
+        db.documents.ingest_folder(notes, progress=wait)
+    assert beside == [True] * 4 and not at_work()
+
+
+def test_everything_is_embedded_when_it_returns(notes: Path) -> None:
+    write(notes, 200)
+    with Database(":memory:", embedder=Recorder(0.01)) as db:
+        done = db.documents.ingest_folder(notes)
+        assert done.indexed == done.embedded.chunks == 200
+        assert db.stats().pending == 0 and db.check() == []
+
+
+def test_an_ingest_without_embedding_starts_no_thread_and_loads_no_model(
+    path: Path, notes: Path
+) -> None:
+    recorder, seen = Recorder(), []
+    with Database(path, embedder=recorder) as db:
+        done = db.documents.ingest_folder(
+            notes, embed=False, progress=lambda progress: seen.extend(at_work())
+        )
+        assert not seen
+        assert not recorder.seen and done.embedded.chunks == 0 and db.stats().pending == 5
+
+
+def contents(db: Database) -> list[Any]:
+    with db._file.reading() as sql:
+        return [
+            list(sql.execute(statement))
+            for statement in (
+                "SELECT key, library, source, title, hash, size, mtime_ns FROM documents ORDER BY "
+                "key",
+                "SELECT id, owner, position, tile, headings, hash FROM document_chunks ORDER BY id",
+                "SELECT chunk, model, embedding FROM document_embeddings ORDER BY chunk",
+            )
+        ]
+
+
+def test_the_same_folder_gives_the_same_file_whatever_the_timing(
+    tmp_path: Path, notes: Path
+) -> None:
+    write(notes, 90)
+    found = []
+    for name, seconds, documents in (("fast", 0.0, 32), ("slow", 0.03, 32), ("single", 0.01, 1)):
+        with Database(tmp_path / f"{name}.db", embedder=Recorder(seconds)) as db:
+            db._store.tuning = Tuning(documents_per_write=documents)
+            db.documents.ingest_folder(notes)
+            found.append(contents(db))
+    assert found[0] == found[1] == found[2] and len(found[0][2]) == 90
+
+
+def test_a_callback_that_raises_ends_the_ingest_and_reported_files_are_stored(
+    path: Path, notes: Path
+) -> None:
+    class Enough(BaseException):
+        pass
+
+    write(notes, 150)
+    reported = []
+
+    def stop(progress: Progress) -> None:
+        reported.append(progress.done)
+        if progress.done >= 64:
+            raise Enough
+
+    with Database(path, embedder=Recorder(0.01)) as db:
+        with pytest.raises(Enough):
+            db.documents.ingest_folder(notes, progress=stop)
+        assert not at_work() and db.documents.count() == reported[-1] < 150 and db.check() == []
+        done = db.documents.ingest_folder(notes)
+        assert (done.unchanged, done.indexed, db.stats().pending) == (
+            reported[-1],
+            150 - reported[-1],
+            0,
+        ) and db.check() == []
+
+
+def test_a_failing_model_is_reported_after_all_files_are_stored(path: Path, notes: Path) -> None:
+    with Database(path, embedder=Recorder(failure=EmbeddingFailed("it is tired"))) as db:
+        done = db.documents.ingest_folder(notes)
+        assert done.indexed == 5 and "it is tired" in done.note and db.stats().pending == 5
+        assert db.documents.search("number", mode="text").hits
+    with (
+        Database(path, embedder=Recorder(failure=ZeroDivisionError("a defect"))) as db,
+        pytest.raises(ZeroDivisionError),
+    ):
+        db.documents.ingest_folder(notes)
+    with Database(path, embedder=Letters()) as db:
+        assert db.documents.ingest_folder(notes).embedded.chunks == 5 and db.check() == []
+
+
+def test_progress_counts_files_then_chunks_and_ends_with_no_time_left(
+    path: Path, notes: Path
+) -> None:
+    class Held(Recorder):
+        """Holds its second batch until all files are stored, so that the rest is left for then."""
+
+        def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+            if self.seen:
+                stored.wait(30)
+            return super().embed(texts, query=query)
+
+    write(notes, 100)
+    seen: list[Progress] = []
+    stored = threading.Event()
+
+    def listen(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.done == progress.total:
+            stored.set()
+
+    with Database(path, embedder=Held(0.2)) as db:
+        done = db.documents.ingest_folder(notes, progress=listen)
+    files = [each for each in seen if each.step == "ingest"]
+    assert [each.done for each in files] == sorted(each.done for each in files) and files[
+        -1
+    ].done == files[-1].total == 100
+    assert files[-1].chunks_known == 100 and all(each.chunks <= each.chunks_known for each in files)
+    chunks = [each for each in seen if each.step == "embed"]
+    assert seen == files + chunks and (chunks[-1].done, chunks[-1].seconds_left) == (
+        chunks[-1].total,
+        0,
+    )
+    assert done.embedded.chunks == 100 and done.embedded.tokens_per_second > 0
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+from mcpvectordb import Config, Database
+from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.ingest.ocr import Tesseract
+from tests.support import Letters
+
+def memory(*_):
+    status = Path("/proc/self/status").read_text()
+    measured.append(int(status.split("RssAnon:")[1].split()[0]))
+
+measured = []
+with Database(sys.argv[2], config=Config(chunk_size=2000, provisional=False), embedder=Letters()) as db:
+    db.documents.ingest_folder(sys.argv[1] + "/0")  # what is loaded once
+    memory()
+    for notes in sys.argv[3:]:
+        measured.clear()
+        db.documents.ingest_folder(sys.argv[1] + "/" + notes, progress=memory)
+        print(max(measured))
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the memory of a process is read from /proc"
+)
+@pytest.mark.long
+def test_memory_does_not_grow_with_the_folder(tmp_path: Path) -> None:
+    for name, count in (("0", 40), ("few", 40), ("many", 300)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            words = " ".join(f"{name}{number}" for _ in range(800))
+            (tmp_path / name / f"{number}.txt").write_text(words)
+    total = sum(each.stat().st_size for each in (tmp_path / "many").iterdir()) // 1024
+    done = python(MEASURE, str(tmp_path), str(tmp_path / "test.db"), "few", "many")
+    few, many = map(int, done.stdout.split())
+    assert many - few < total, done.stderr  # it is less than the texts themselves
+
+
+# Ingests a eight and waits to be killed when some of it is stored.
+CUT_OFF = """
+import sys
+from mcpvectordb import Database
+from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.ingest.ocr import Tesseract
+from tests.support import Letters
+
+def progressed(progress):
+    if progress.done == 3:
+        print("some", flush=True)
+        sys.stdin.read()
+
+db = Database(sys.argv[1], embedder=Letters())
+db._store.tuning = Tuning(documents_per_write=1)
+db.documents.ingest_folder(
+    sys.argv[2], library="my notes", metadata={"year": 2026}, pattern="*.md", progress=progressed
+)
+"""
+
+
+@pytest.fixture
+def eight(tmp_path: Path) -> Path:
+    eight = tmp_path / "the notes"
+    eight.mkdir()
+    for number in range(8):
+        (eight / f"{number}.md").write_text(f"note number {number}")
+    return eight
+
+
+def reported(path: Path) -> tuple[str, ...]:
+    with Database(path, embedder=Letters()) as db:
+        return db.stats().notes
+
+
+def test_an_ingest_that_was_killed_is_reported_until_it_was_finished(
+    path: Path, eight: Path
+) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", CUT_OFF, str(path), str(eight)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin and child.stdout
+    assert child.stdout.readline() == "some\n"
+    assert reported(path) == ()  # it goes on in its process
+    child.kill()
+    child.wait()
+    child.stdin.close()
+    child.stdout.close()
+    (note,) = reported(path)
+    assert f"{eight} into the library my notes was cut off: 3 of 8 files are stored" in note
+    command = shlex.split(note.split("`")[1])
+    assert command == [
+        *("mcpvectordb", "ingest", str(eight), "--library", "my notes"),
+        *("--pattern", "*.md", "--metadata", "year=2026"),
+    ]
+    with Database(path, embedder=Letters()) as db:
+        assert db.check() == []
+        copied = db.copy_to(path.with_name("copy.db"))
+        db.documents.ingest_folder(eight, library="my notes", pattern="*.md")
+        assert db.stats().notes == ()
+    assert reported(copied) == ()  # it does not go on in a copy
+
+
+def fail(progress: Progress) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_ingest_that_fails_is_reported_until_it_was_finished(path: Path, eight: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        with pytest.raises(KeyboardInterrupt):
+            db.documents.ingest_folder(eight, progress=fail)
+        assert "0 of 8 files" in db.stats().notes[0]
+        db.documents.ingest_folder(eight)
+        assert db.stats().notes == ()
+
+
+def test_a_sync_that_was_cut_off_goes_on_by_sync(path: Path, eight: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.add_library("l", eight)
+        with pytest.raises(KeyboardInterrupt):
+            db.documents.sync("l", progress=fail)
+        assert "`mcpvectordb sync l` goes on" in db.stats().notes[0]
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", '{"leased": "x"}', '"x"'])
+def test_a_mark_that_was_never_written_like_that_is_no_error(path: Path, value: str) -> None:
+    with Database(path, embedder=Letters()) as db:
+        with db._file.writing() as sql:
+            sql.execute("INSERT INTO settings VALUES ('ingest:x', ?)", (value,))
+        assert db.stats().notes == ()

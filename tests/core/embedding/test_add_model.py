@@ -8,8 +8,7 @@ import pytest
 
 from mcpvectordb.embedding.add_model import add
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.embedder import checked
-from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.embedder import OnnxEmbedder, checked
 from mcpvectordb.embedding.weights import added, find, installed, locate
 from mcpvectordb.errors import InvalidInput, ModelDamaged
 from tests.support_onnx import WORDS, graph, table, write_model

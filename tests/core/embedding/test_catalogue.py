@@ -1,14 +1,31 @@
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mcpvectordb.embedding.catalogue import CATALOGUE, VOCABULARY, get
+from mcpvectordb.embedding.catalogue import (
+    CATALOGUE,
+    FINGERPRINT_TEXT,
+    SAME_MODEL,
+    VOCABULARY,
+    get,
+    is_endpoint,
+    same_model,
+    similarity,
+)
+from mcpvectordb.embedding.catalogue import endpoint_digest as digest
+from mcpvectordb.embedding.catalogue import fingerprint_of as of
+from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.embedding.tokenizer import SHIPPED
-from mcpvectordb.embedding.weights import sha256
+from mcpvectordb.embedding.weights import locate, sha256
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
 # Database files contain these digests: if one changes, all files with that model must be embedded
@@ -106,3 +123,50 @@ def test_importing_the_package_loads_nothing_heavy():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
         == "[]\n"
     )
+
+
+RANDOM = np.random.default_rng(7)
+VECTOR = RANDOM.normal(size=384)
+
+
+def test_the_same_model_with_rounding_is_the_same_model() -> None:
+    near = VECTOR + 0.1 * RANDOM.normal(size=384)
+    assert same_model(digest([384], of(VECTOR)), digest([384], of(near * 1e4)))
+    assert similarity(digest([384], of(VECTOR)), VECTOR) == pytest.approx(1, abs=1e-5)
+
+
+def test_another_model_dimension_or_processing_is_not() -> None:
+    known = digest([384], of(VECTOR))
+    assert not same_model(known, digest([384], of(RANDOM.normal(size=384))))
+    assert not same_model(known, digest([384], of(VECTOR[:383])))
+    assert not same_model(known, digest([384, "query: "], of(VECTOR)))
+
+
+def test_digests_of_other_models_are_compared_exactly() -> None:
+    known = CATALOGUE["all-MiniLM-L6-v2"].digest
+    assert same_model(known, known) and not same_model(known, known[:-1] + "0")
+    assert not same_model(known, digest([], of(VECTOR))) and not is_endpoint(known)
+
+
+@given(st.text(max_size=40))
+def test_a_damaged_fingerprint_is_like_no_other(text: str) -> None:
+    damaged = digest([384], text)
+    assert similarity(damaged, VECTOR) == 0.0
+    assert not same_model(damaged, digest([384], of(VECTOR)))
+    assert not same_model(digest([384], of(VECTOR)), damaged)
+
+
+@given(st.binary(min_size=768, max_size=768))
+def test_any_values_give_a_cosine(values: bytes) -> None:
+    cosine = similarity(digest([], base64.b64encode(values).decode()), VECTOR)
+    assert -1.001 <= cosine <= 1.001
+
+
+def test_another_pooling_of_the_same_network_is_noticed() -> None:
+    model = CATALOGUE["all-MiniLM-L6-v2"]
+    files = locate(model, Path("nowhere"))
+    vectors = [
+        OnnxEmbedder(each, files).embed([FINGERPRINT_TEXT])[0]
+        for each in (model, replace(model, pooling="cls"))
+    ]
+    assert similarity(digest([], of(vectors[0])), vectors[1]) < SAME_MODEL

@@ -8,9 +8,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from mcpvectordb.embedding import e5s1
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.embedding.encoder_graph import VERSION, assemble
+from mcpvectordb.embedding.encoder_graph import VERSION, assemble, read_e5s1
 from mcpvectordb.errors import ModelDamaged
 from tests.support_e5s1 import PIECES, SCORES, Tiny, computed
 
@@ -37,7 +36,7 @@ def test_the_graph_computes_what_the_encoder_does(tiny: Path, ids: list[int]) ->
 
 
 def test_pieces_are_what_was_written(tiny: Path) -> None:
-    weights = e5s1.read(tiny)
+    weights = read_e5s1(tiny)
     assert weights.pieces == list(zip(PIECES, SCORES, strict=True))
     assert (weights.begin, weights.end, weights.unknown) == (0, 2, 3)
 
@@ -51,7 +50,7 @@ def test_another_or_a_shortened_file_is_damaged(tmp_path: Path, content: bytes |
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ModelDamaged, match=r"other\.bin cannot be read as weights"):
-        e5s1.read(path)
+        read_e5s1(path)
 
 
 def test_the_catalogue_names_the_version_that_assembles_a_graph() -> None:

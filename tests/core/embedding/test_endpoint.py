@@ -1,9 +1,10 @@
-"""Every way in which a server can fail, and what becomes of the key."""
+"""Servers that embed and rerank: how they fail, what becomes of the key, what they answer."""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import socket
 import time
@@ -14,16 +15,33 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from hypothesis import given
 
-from mcpvectordb import EndpointFailed
-from mcpvectordb.embedding import endpoint
-from mcpvectordb.embedding.catalogue import Model
-from mcpvectordb.embedding.endpoint import EndpointClient, EndpointEmbedder
+from mcpvectordb import Config, EndpointFailed, InvalidInput, ModelDamaged, add_endpoint
+from mcpvectordb.embedding import endpoint, weights
+from mcpvectordb.embedding.catalogue import FINGERPRINT_TEXT, Model
+from mcpvectordb.embedding.embedder import checked
+from mcpvectordb.embedding.endpoint import (
+    MOST_DIMENSIONS,
+    PREFIXES,
+    EndpointClient,
+    EndpointEmbedder,
+    EndpointReranker,
+    UnusableReply,
+    scores_by_index,
+    unit_vectors,
+)
+from mcpvectordb.ranking.rerank import CachedReranker
+from mcpvectordb.storage.cache import Cache
+from tests.support import Letters
 from tests.support_endpoint import (
     EndpointHandler,
     EndpointServer,
+    Mirrored,
     added,
+    json_values,
     says,
     serving,
 )
@@ -76,25 +94,30 @@ def test_a_server_that_does_not_run_is_said_at_once(model: Model, pauses: list[f
     assert not pauses
 
 
-def test_a_name_without_an_address_is_said(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(host: str, port: int) -> list[str]:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(endpoint, "system_resolver", unknown)
-    elsewhere = changed(model, url="http://ollama.invalid:11434/v1")
-    assert "cannot be found: no address is known for its name" in error_of(elsewhere)
+def unknown(host: str, port: int) -> list[str]:
+    raise socket.gaierror(-2, "Name or service not known")
 
 
-def test_a_server_without_tls_is_said(model: Model, server: EndpointServer) -> None:
-    assert "TLS" in error_of(changed(model, url=server.url.replace("http:", "https:")))
-
-
-def test_a_public_address_over_http_is_not_asked(
-    model: Model, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("url", "resolver", "reason"),
+    [
+        ("http://ollama.invalid:11434/v1", unknown, "cannot be found: no address is known for its"),
+        ("http://models.example.com/v1", lambda *_: ["93.184.216.34"], r"93\.184\..*: use https"),
+        ("https://127.0.0.1:{}/v1", endpoint.system_resolver, "cannot be reached over TLS"),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_said(
+    model: Model,
+    server: EndpointServer,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    resolver: Any,
+    reason: str,
 ) -> None:
-    monkeypatch.setattr(endpoint, "system_resolver", lambda host, port: ["93.184.216.34"])
-    reason = error_of(changed(model, url="http://models.example.com/v1"))
-    assert "93.184.216.34" in reason and "use https" in reason
+    monkeypatch.setattr(endpoint, "system_resolver", resolver)
+    port = server.url.split(":")[2].removesuffix("/v1")
+    assert re.search(reason, error_of(changed(model, url=url.format(port))))
+    assert not server.asked
 
 
 @pytest.mark.parametrize(
@@ -211,11 +234,23 @@ def test_closing_ends_a_pause(model: Model, server: EndpointServer) -> None:
         embedder.embed(["one"])
 
 
-def test_an_unknown_model_or_path_is_said(model: Model, server: EndpointServer) -> None:
-    server.fault = says(404, {"error": {"message": 'model "letters-1" not found, pull it first'}})
-    reason = error_of(model)
-    assert "has no model 'letters-1', or its URL is wrong (most end with /v1)" in reason
-    assert "pull it first" in reason and len(server.asked) == 1
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            says(404, {"error": {"message": "pull it first"}}),
+            r"has no model 'letters-1', or its URL is wrong \(most end with /v1\): .* 'pull it first'$",
+        ),
+        (says(418, {"message": "x" * 10_000}), "answered 418 I'm a Teapot 'x{1,300}… "),
+        (says(418, b"<html>" + b"[" * 100_000), "answered 418 I'm a Teapot$"),
+    ],
+)
+def test_a_refusal_is_said_once_with_what_the_server_says_shortly(
+    model: Model, server: EndpointServer, answer: Any, reason: str
+) -> None:
+    server.fault = answer
+    assert re.search(reason, error_of(model))
+    assert len(server.asked) == 1
 
 
 def test_a_redirect_is_not_followed(
@@ -239,13 +274,6 @@ def test_a_missing_or_wrong_key_is_said_without_what_the_server_says(
     reason = error_of(changed(model, key_variable="A_KEY"))
     assert f"refuses the key in A_KEY: it answered {status}" in reason
     assert KEY[:4] not in reason and len(server.asked) == 2
-
-
-def test_other_failures_quote_the_server_shortly(model: Model, server: EndpointServer) -> None:
-    server.fault = says(418, {"message": "x" * 10_000})
-    assert len(error_of(model)) < 400
-    server.fault = says(418, b"<html>" + b"[" * 100_000)
-    assert error_of(model).endswith("answered 418 I'm a Teapot")
 
 
 # --- answers that are not what was asked for
@@ -290,7 +318,7 @@ def test_the_key_is_sent_and_is_in_no_error_description_or_repr(
     for status in (400, 404, 418, 429, 500):
         server.fault = says(status, echo, Retry_After="1000")
         assert KEY not in error_of(keyed) and KEY not in error_of(keyed, query=True)
-    assert KEY not in repr(embedder) + repr(vars(embedder)) + repr(vars(embedder._client))
+    assert KEY not in repr(embedder) + repr(vars(embedder))
     assert KEY not in json.dumps(repr(keyed))
 
 
@@ -383,20 +411,15 @@ def test_without_the_variable_the_keyring_is_asked(
     EndpointEmbedder(keyed, keyed.digest).embed(["one"])
     assert server.asked[0][1]["authorization"] == f"Bearer {KEY}"
     kept.clear()
-    reason = error_of(keyed)
-    assert "set the environment variable A_KEY" in reason
-    assert "keyring set mcpvectordb A_KEY" in reason
-
-
-def test_a_broken_keyring_is_like_none(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("keyring")
 
     def broken(service: str, name: str) -> str:
         raise RuntimeError("no D-Bus")
 
-    module.get_password = broken  # type: ignore[attr-defined]
-    monkeypatch.setitem(__import__("sys").modules, "keyring", module)
-    assert "set the environment variable A_KEY" in error_of(changed(model, key_variable="A_KEY"))
+    for get in (module.get_password, broken):
+        module.get_password = get  # type: ignore[attr-defined]
+        reason = error_of(keyed)
+        assert "set the environment variable A_KEY" in reason
+        assert "keyring set mcpvectordb A_KEY" in reason
 
 
 def test_nothing_is_taken_from_the_environment_but_the_key(
@@ -420,3 +443,468 @@ def test_only_public_servers_are_asked_through_the_proxy(
     away = changed(model, url="https://models.example.com/v1")
     with pytest.raises(EndpointFailed, match="refuses connections"):
         EndpointEmbedder(away, away.digest, proxy=proxy).embed(["one"])
+
+
+def embedder(model: Model) -> EndpointEmbedder:
+    return EndpointEmbedder(model, model.digest)
+
+
+def unit(texts: list[str]) -> Any:
+    rows = Letters().embed(texts)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_the_vectors_are_the_servers_in_unit_length(model: Model, server: EndpointServer) -> None:
+    texts = ["tea", "budget", "tea"]
+    assert checked(embedder(model), texts) == pytest.approx(unit(texts), abs=1e-6)
+    assert server.texts() == [["tea", "budget"]]  # equal texts are sent once
+
+
+FLOATS = base64.b64encode(np.array([3, 4], "<f4").tobytes()).decode()
+
+
+def rows(*values: Any) -> dict[str, Any]:
+    return {"data": [{"index": n, "embedding": each} for n, each in enumerate(values)]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        rows([3, 4], [1, 0]),
+        {"data": rows([3, 4], [1, 0])["data"][::-1]},  # the index decides and not the order
+        {"data": [{"embedding": [3, 4]}, {"embedding": [1, 0]}]},
+        rows(FLOATS, [1, 0]),
+    ],
+)
+def test_an_answer_is_read_by_index_as_numbers_or_base64(answer: Any) -> None:
+    assert unit_vectors(answer, 2) == pytest.approx(np.array([[0.6, 0.8], [1, 0]]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"result": "ok"}, "no list `data` of objects"),
+        ([1, 2], "no list `data` of objects"),
+        ({"data": [1, 2]}, "no list `data` of objects"),
+        (rows([1, 2]), "1 embeddings for 2 texts"),
+        (rows([1, 2], [1, 2], [1, 2]), "3 embeddings for 2 texts"),
+        ({"data": [{"index": 0, "embedding": [1]}] * 2}, "`index` are not 0 to 1"),
+        ({"data": [{"index": n, "embedding": [1]} for n in (1, 2)]}, "`index` are not 0 to 1"),
+        ({"data": [{"index": n, "embedding": [1]} for n in "01"]}, "`index` are not 0 to 1"),
+        (rows([1, 2], [float("nan")] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], [1e999] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], [0.0] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], [1e-30] * 2), "zero, infinite or not a number"),
+        (rows([1, 2], ["a"] * 2), "neither a list of numbers nor base64"),
+        (rows([1, 2], "not base64!"), "neither a list of numbers nor base64"),
+        (rows([1, 2], "AAAA"), "neither a list of numbers nor base64"),
+        (rows([1, 2], {"values": 1}), "neither a list of numbers nor base64"),
+        (rows([1, 2], 10**400), "neither a list"),
+        (rows([1, 2], None), "not one row of numbers|not a number"),
+        (rows([1, 2], []), "not one row of numbers"),
+        (rows([1, 2], [[1.0] * 2] * 5), "not one row of numbers"),
+        (rows([1, 2], [1.0]), "1 and 2 values"),
+        (rows([1.0] * 9000, [1.0] * 9000), "9,000 values"),
+    ],
+)
+def test_an_answer_that_is_no_vectors_is_unusable(answer: Any, message: str) -> None:
+    with pytest.raises(UnusableReply, match=message):
+        unit_vectors(answer, 2)
+
+
+def test_a_vector_has_as_many_values_as_can_be_stored() -> None:
+    assert unit_vectors(rows([1.0] * MOST_DIMENSIONS), 1).shape == (1, MOST_DIMENSIONS)
+
+
+def test_vectors_of_another_dimension_are_another_model(
+    model: Model, server: EndpointServer
+) -> None:
+    server.fault = says(200, rows([1.0] * 16, [1.0] * 16))
+    with pytest.raises(EndpointFailed, match=r"16 values, not 32: another model answers there"):
+        embedder(model).embed(["tea"])
+
+
+def test_prefixes_are_put_in_front_of_queries_and_passages(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    model = added(server, tmp_path, query_prefix="query: ", document_prefix="passage: ")
+    embedder(model).embed(["tea"])
+    embedder(model).embed(["tea"], query=True)
+    assert server.texts() == [["passage: tea"], ["query: tea"]]
+
+
+def test_many_texts_are_sent_in_batches(server: EndpointServer, tmp_path: Path) -> None:
+    model = added(server, tmp_path, batch_size=4)
+    texts = [f"text {n}" for n in range(8)]
+    assert embedder(model).embed(texts) == pytest.approx(unit(texts), abs=1e-6)
+    assert [len(each) for each in server.texts()] == [3, 3, 2]
+
+
+def test_a_slow_server_gets_fewer_texts_at_a_time(
+    server: EndpointServer, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {n}" for n in range(40)]
+    using = embedder(model)
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 0.0)
+    assert using.embed(texts) == pytest.approx(unit(texts), abs=1e-6)
+    assert [len(each) for each in server.texts()] == [31] + [1] * 9 and using.batch == 1
+    monkeypatch.setattr(endpoint, "REQUEST_SECONDS", 1e6)
+    using.embed(texts)
+    assert using.batch == 31
+
+
+@pytest.mark.parametrize("most", [2, 3, 8])
+def test_a_batch_that_is_too_large_for_the_server_is_halved(
+    model: Model, server: EndpointServer, most: int
+) -> None:
+    server.most_texts = most
+    texts = [f"text {n}" for n in range(9)]
+    assert embedder(model).embed(texts) == pytest.approx(unit(texts), abs=1e-6)
+
+
+def test_a_text_that_is_too_long_for_the_server_is_halved(
+    model: Model, server: EndpointServer
+) -> None:
+    server.longest_text = 100
+    long = "aaaa " * 30 + "bbbb " * 30
+    found = embedder(model).embed(["tea", long])
+    assert found[0] == pytest.approx(unit(["tea"])[0], abs=1e-6)
+    assert found[1] @ unit([long])[0] > 0.9
+    assert np.linalg.norm(found, axis=1) == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_a_text_that_the_server_always_refuses_is_named(
+    model: Model, server: EndpointServer
+) -> None:
+    def refuses(handler: EndpointHandler, body: Any) -> None:
+        if any("y" in text for text in body["input"][1:]):
+            handler.send(500, {"error": "unsupported value: NaN"})
+        else:
+            server.embeddings(handler, body)
+
+    server.fault = refuses
+    with pytest.raises(EndpointFailed, match="unsupported value: NaN', for the text 'try y'"):
+        embedder(model).embed(["tea", "try y", "budget"])
+    assert embedder(model).embed(["tea", "budget"]).shape == (2, 32)
+
+
+def test_a_text_above_max_tokens_is_sent_in_parts(server: EndpointServer, tmp_path: Path) -> None:
+    model = added(server, tmp_path, max_tokens=32)
+    words = [f"word{n % 7}" for n in range(90)]
+    long = " ".join(words)
+    embedder(model).embed(["tea", long])
+    (sent,) = server.texts()
+    assert sent[0] == "tea" and len(sent) > 3
+    assert "".join(sent[1:]) == long  # nothing is lost, and nothing is sent twice
+    server.asked.clear()
+    embedder(model).embed([" ".join(words * 40)])
+    assert len(server.texts()[0]) == 8  # as of the models on this machine, the first eight parts
+
+
+def test_another_model_behind_the_same_name_is_noticed(
+    model: Model, server: EndpointServer
+) -> None:
+    using = embedder(model)
+    using.embed(["tea"])
+    server.embedder = Mirrored()
+    for query in (False, True):
+        with pytest.raises(EndpointFailed) as caught:
+            using.embed(["tea"], query=query)
+        reason = str(caught.value)
+        assert "no longer gives the vectors that the file was embedded with" in reason
+        assert "mcpvectordb model add-endpoint mine" in reason
+        assert "mcpvectordb model use mine" in reason
+    server.embedder = Letters()
+    assert using.embed(["tea"]).shape == (1, 32)
+
+
+def test_fewer_values_are_asked_for_and_expected(server: EndpointServer, tmp_path: Path) -> None:
+    model = added(server, tmp_path, dimensions=16)
+    assert model.dimension == 16 and embedder(model).embed(["tea"]).shape == (1, 16)
+    assert server.asked[0][2]["dimensions"] == 16
+
+
+def test_the_request_is_openais(model: Model, server: EndpointServer) -> None:
+    embedder(model).embed(["tea"])
+    path, headers, body = server.asked[0]
+    assert path == "/v1/embeddings" and headers["content-type"] == "application/json"
+    assert body == {"model": "letters-1", "input": [FINGERPRINT_TEXT, "tea"]}
+
+
+@given(json_values(["data", "index", "embedding"]))
+def test_any_json_is_unit_vectors_or_one_error(answer: Any) -> None:
+    try:
+        vectors = unit_vectors(answer, 2)
+        assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1])
+    except UnusableReply as error:
+        assert len(str(error)) < 200
+
+
+def test_the_deadline_of_a_query_covers_all_of_its_parts(
+    model: Model, server: EndpointServer
+) -> None:
+    assert model.endpoint is not None
+    server.faults = [says(413), lambda handler, _: handler.rfile.read(1)]  # type: ignore[list-item]
+    hurried = replace(model, endpoint=replace(model.endpoint, query_timeout=0.3))
+    with pytest.raises(EndpointFailed, match=r"did not answer within 0\.3 seconds"):
+        embedder(hurried).embed(["tea and water"], query=True)
+    assert len(server.asked) == 2
+
+
+QUERY = "who steeps tea"
+PASSAGES = ["the budget was approved in the end", "the one who steeps green tea"]
+
+
+def add(server: EndpointServer, folder: Path) -> EndpointReranker:
+    return EndpointReranker(added(server, folder, kind="reranker"))
+
+
+def test_the_dialect_of_cohere_and_jina(server: EndpointServer, tmp_path: Path) -> None:
+    assert add(server, tmp_path).scores(QUERY, PASSAGES) == [0.0, 1.0]
+    path, _, body = server.asked[0]
+    assert path == "/v1/rerank" and body == {
+        "model": "letters-1",
+        "query": QUERY,
+        "documents": PASSAGES,
+    }
+
+
+def test_the_dialect_of_tei_is_found_when_it_is_added(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    server.scores = "score"
+    assert add(server, tmp_path).scores(QUERY, PASSAGES) == [0.0, 1.0]
+    assert server.asked[0][2] == {"query": QUERY, "texts": PASSAGES, "truncate": True}
+
+
+def logits(handler: Any, body: Any) -> None:
+    """As llama.cpp answers: logits, best first."""
+    best = max(range(2), key=lambda n: "tea" in body["documents"][n].casefold())
+    results = [
+        {"index": best, "relevance_score": 8.6},
+        {"index": 1 - best, "relevance_score": -5.4},
+    ]
+    handler.send(200, {"object": "list", "results": results})
+
+
+def test_logits_become_scores(server: EndpointServer, tmp_path: Path) -> None:
+    server.fault = logits
+    assert add(server, tmp_path).scores(QUERY, PASSAGES) == pytest.approx(
+        [0.0045, 0.9998], abs=1e-4
+    )
+
+
+GOOD = {"index": 0, "relevance_score": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ("yes", "no list of results"),
+        ([1, 2], "no list of results"),
+        ([GOOD], "not one for each of 2 passages"),
+        ([GOOD, GOOD], "not one for each of 2 passages"),
+        *(
+            ([GOOD, {"index": index, "relevance_score": 0.1}], "not one for each")
+            for index in (2, [1], True)
+        ),
+        *(
+            ([GOOD, {"index": 1, "relevance_score": score}], "not a finite number")
+            for score in (10**400, None, float("nan"), "0.1")
+        ),
+    ],
+)
+def test_an_answer_that_is_no_scores_is_unusable(results: Any, message: str) -> None:
+    for answer in (results, {"results": results}):
+        with pytest.raises(UnusableReply, match=message):
+            scores_by_index(answer, 2)
+
+
+def test_scores_beyond_one_where_there_were_none_are_an_error(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    reranker = add(server, tmp_path)
+    server.fault = says(200, {"results": [GOOD, {"index": 1, "relevance_score": 7}]})
+    with pytest.raises(EndpointFailed, match="not 0 to 1"):
+        reranker.scores(QUERY, PASSAGES)
+    server.fault = says(200, {"results": [GOOD]})
+    with pytest.raises(EndpointFailed, match="gave an unusable answer"):
+        reranker.scores(QUERY, PASSAGES)
+
+
+@given(json_values(["results", "data", "index", "score", "relevance_score"]))
+def test_any_json_is_scores_or_one_error(answer: Any) -> None:
+    try:
+        assert all(math.isfinite(score) for score in scores_by_index(answer, 2))
+    except UnusableReply as error:
+        assert len(str(error)) < 100
+
+
+def refused(folder: Path, message: str, **options: Any) -> str:
+    """Check that adding fails with this message and leaves no files."""
+    given = {"name": "mine", "url": "http://127.0.0.1:1/v1", "model": "m"} | options
+    with pytest.raises((InvalidInput, EndpointFailed), match=message) as caught:
+        add_endpoint(**given, config=Config(models_dir=str(folder)))
+    assert not folder.exists() or not list(folder.iterdir())
+    return str(caught.value)
+
+
+def test_the_configured_reranker_is_asked_once_for_the_same_passages(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    added(server, tmp_path)
+    added(server, tmp_path, "judge", kind="reranker")
+    reranking = CachedReranker(Config(models_dir=str(tmp_path), reranker="judge"), Cache())
+    assert reranking.missing_reason() == "" and not server.asked
+    assert reranking.scores(QUERY, PASSAGES) == [0.0, 1.0]
+    assert reranking.scores(QUERY, PASSAGES[::-1]) == [1.0, 0.0] and len(server.asked) == 1
+    server.fault = says(503)
+    assert "503" in str(reranking.scores(QUERY, ["another passage about green tea"]))
+    none = CachedReranker(Config(models_dir=str(tmp_path), reranker="mine"), Cache())
+    assert "no reranker" in str(none.scores(QUERY, PASSAGES))
+
+
+def test_an_added_endpoint_is_listed_and_found(server: EndpointServer, tmp_path: Path) -> None:
+    model = added(server, tmp_path)
+    assert weights.added(tmp_path) == [model] and weights.find("mine", tmp_path) == model
+    assert weights.installed(model, tmp_path) and weights.locate(model, tmp_path) == {}
+    assert (model.dimension, model.max_tokens, model.kind) == (32, 512, "embedder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
+def test_the_route_may_be_part_of_the_url(server: EndpointServer, tmp_path: Path) -> None:
+    for url in (server.url, server.url + "/", server.url + "/embeddings"):
+        model = add_endpoint("mine", url=url, model="m", config=Config(models_dir=str(tmp_path)))
+        assert model.endpoint is not None and model.endpoint.url == server.url
+
+
+def test_an_endpoint_is_replaced_by_one_of_its_name(server: EndpointServer, tmp_path: Path) -> None:
+    first = added(server, tmp_path)
+    server.embedder = Mirrored()
+    second = added(server, tmp_path, max_tokens=1024)
+    assert weights.added(tmp_path) == [second] and second.digest != first.digest
+
+
+def test_a_model_with_files_is_not_replaced(server: EndpointServer, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "model.onnx").write_bytes(b"weights")
+    with pytest.raises(InvalidInput, match="there is a model mine already"):
+        added(server, tmp_path)
+    with pytest.raises(InvalidInput, match="model of the catalogue"):
+        added(server, tmp_path, "all-MiniLM-L6-v2")
+    assert not server.asked
+
+
+def test_the_key_is_in_no_file(
+    server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", KEY)
+    server.key = KEY
+    added(server, tmp_path, key_variable="A_KEY")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and not any(KEY.encode() in path.read_bytes() for path in files)
+    assert b"A_KEY" in files[0].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "passage"),
+    [
+        ("nomic-embed-text", "search_query: ", "search_document: "),
+        ("nomic-embed-text:latest", "search_query: ", "search_document: "),
+        ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: "),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("snowflake-arctic-embed2", "query: ", ""),
+        ("text-embedding-3-small", "", ""),
+    ],
+)
+def test_known_models_get_their_prefixes(
+    server: EndpointServer, tmp_path: Path, model: str, query: str, passage: str
+) -> None:
+    config = Config(models_dir=str(tmp_path))
+    found = add_endpoint("mine", url=server.url, model=model, config=config)
+    assert (found.query_prefix, found.document_prefix) == (query, passage)
+    found = add_endpoint(
+        "mine", url=server.url, model=model, query_prefix="", document_prefix="d ", config=config
+    )
+    assert (found.query_prefix, found.document_prefix) == ("", "d ")
+
+
+def test_no_known_prefix_hides_a_longer_one() -> None:
+    names = [name for name, _, _ in PREFIXES]
+    for place, name in enumerate(names):
+        assert not any(name.startswith(before) for before in names[:place])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": ""}, "a model's name is made of"),
+        ({"url": "localhost:11434"}, "only http:// and https://"),
+        ({"url": "ftp://localhost/v1"}, "only http:// and https://"),
+        ({"url": "http://localhost:99999/v1"}, "no port 99999"),
+        ({"url": "https://h/v1?api-key=x"}, "nothing after its path: https://h/v1$"),
+        ({"url": "https://h/v1#x"}, "nothing after its path"),
+        ({"kind": "chat"}, "kind must be embedder or reranker"),
+        ({"max_tokens": 5}, "max_tokens must be"),
+        ({"dimensions": 0}, "dimensions must be 1 to 8192"),
+        ({"batch_size": 1}, "batch_size must be 2"),
+        ({"timeout": 0}, "timeout must be above 0"),
+        ({"query_timeout": float("nan")}, "query_timeout must be above 0"),
+        ({"key_variable": "MCPVECTORDB_KEY"}, "are settings"),
+        ({}, "refuses connections"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    refused(tmp_path / "models", message, **options)
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+    for options in (
+        {"key_variable": KEY},
+        {"url": f"https://me:{KEY}@h/v1"},
+        {"url": f"https://h/v1?key={KEY}"},
+    ):
+        assert KEY not in refused(tmp_path / "models", "variable|path", **options)
+
+
+def test_a_server_that_ignores_the_dimensions_is_refused(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    server.faults = [lambda handler, body: server.embeddings(handler, {"input": body["input"]})] * 3
+    refused(
+        tmp_path / "models",
+        "asked for vectors of 16 values and gave 32",
+        url=server.url,
+        dimensions=16,
+    )
+
+
+def test_a_server_that_mixes_texts_up_is_refused(server: EndpointServer, tmp_path: Path) -> None:
+    class Mixed(Letters):
+        def embed(self, texts: Any, *, query: bool = False) -> Any:
+            rows = np.eye(32, dtype=np.float32)[[sum(map(ord, text)) % 32 for text in texts]]
+            return np.roll(rows, 1, axis=0)
+
+    server.embedder = Mixed()
+    refused(tmp_path / "models", "another vector alone than among others", url=server.url)
+
+
+def test_a_reranker_that_does_not_rank_is_refused(server: EndpointServer, tmp_path: Path) -> None:
+    rows = [{"index": n, "relevance_score": 0.5} for n in range(2)]
+    server.fault = says(200, {"results": rows})
+    refused(tmp_path / "models", "does not rank", url=server.url, kind="reranker")
+
+
+def test_a_damaged_description_is_an_error_that_names_it(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    added(server, tmp_path)
+    path = tmp_path / "mine" / weights.DESCRIPTION
+    content = json.loads(path.read_text())
+    good = content["endpoint"]
+    for damaged in ([1], {"url": 1}, {**good, "url": 1}, {**good, "timeout": "5"}, good | {"x": 1}):
+        path.write_text(json.dumps({**content, "endpoint": damaged}))
+        with pytest.raises(ModelDamaged, match="add the model again"):
+            weights.find("mine", tmp_path)

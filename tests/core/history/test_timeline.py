@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpvectordb import Database, Image, InvalidInput, NotFound
 from mcpvectordb.history import timeline
@@ -86,17 +89,87 @@ def test_the_removal_of_a_library_is_one_change_and_one_undo(db: Database, tmp_p
     assert (after.root, after.description, after.documents) == (before[0].root, "mine", 120)
     assert {each.id for each in db.documents.browse(limit=200)} == before[1]
     assert db.documents.descriptions("notes", "part/x.md") == ["mine", "of it"]
-    assert len(db.undo().removed) == 121 and db.documents.count() == 0
+    assert len(db.redo().removed) == 121 and db.documents.count() == 0
     assert db.check() == []
 
 
 def test_an_undo_is_a_change_that_can_be_undone(db: Database) -> None:
     db.documents.ingest_text("one", source="a.md")
     db.documents.ingest_text("two", source="a.md")
-    for expected in ("one", "two", "one"):
-        db.undo()
+    for expected, change in (("one", 2), ("two", 3), ("one", 4)):
+        db.undo(change)
         assert db.documents.text(db.documents.browse()[0].id) == expected
     assert [each.action for each in db.history(limit=3)] == ["undo 4", "undo 3", "undo 2"]
+    assert db.undo().number == 1 and db.documents.count() == 0  # 2 is undone, whatever the detour
+    assert [db.redo().number for _ in range(2)] == [6, 5]
+    assert db.documents.text(db.documents.browse()[0].id) == "two"
+
+
+def test_each_undo_steps_further_back_and_each_redo_forward(db: Database) -> None:
+    for text in ("one", "two", "three"):
+        db.documents.ingest_text(text, source="a.md")
+
+    def text() -> str:
+        return "".join(db.documents.text(each.id) for each in db.documents.browse())
+
+    assert [(db.next_undo().number, db.undo().number, text()) for _ in range(3)] == [
+        (3, 3, "two"),
+        (2, 2, "one"),
+        (1, 1, ""),
+    ]
+    with pytest.raises(NotFound, match="no change in the history that could be undone"):
+        db.undo()
+    assert db.next_undo(redo=True).action == "undo 1"
+    assert [(db.redo().number, text()) for _ in range(2)] == [(6, "one"), (5, "two")]
+    assert [each.action for each in db.history(limit=2)] == ["redo 2", "redo 1"]
+    assert (db.undo().number, text()) == (2, "one")  # what was redone counts again
+    db.documents.ingest_text("other", source="a.md")
+    with pytest.raises(InvalidInput, match=r"change 10 was made after the last undo; .*undo 9`"):
+        db.redo()
+    assert (db.undo().number, text()) == (10, "one")
+    assert (db.redo().number, text()) == (11, "other")
+
+
+def test_without_an_undo_there_is_nothing_to_redo(db: Database) -> None:
+    db.documents.ingest_text("one", source="a.md")
+    for act in (db.redo, lambda: db.next_undo(redo=True)):
+        with pytest.raises(NotFound, match="no undo in the history"):
+            act()
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "delete", "undo", "redo"]), st.sampled_from("abc")),
+    max_size=12,
+)
+
+
+@given(steps=STEPS, count=st.integers(1, 12))
+def test_as_many_redos_as_undos_give_the_state_before(
+    steps: list[tuple[str, str]], count: int
+) -> None:
+    with Database(":memory:", embedder=Letters()) as db:
+
+        def state() -> dict[str, str]:
+            return {each.source: db.documents.text(each.id) for each in db.documents.browse()}
+
+        for number, (step, name) in enumerate(steps):
+            if step == "put":
+                db.documents.ingest_text(f"text {number}", source=name, embed=False)
+            elif step == "delete":
+                db.documents.delete(where={"source": name})
+            else:
+                with contextlib.suppress(NotFound, InvalidInput):  # nothing to take back
+                    (db.undo if step == "undo" else db.redo)(embed=False)
+        states = []
+        with contextlib.suppress(NotFound):  # undone is all there is
+            for _ in range(count):
+                before = state()
+                db.undo(embed=False)
+                states.append(before)
+        assert len(states) == count or state() == {}
+        for before in reversed(states):
+            db.redo(embed=False)
+            assert state() == before
 
 
 def test_what_was_changed_again_since_is_kept_and_named(db: Database) -> None:
@@ -141,6 +214,24 @@ def test_documents_are_read_as_they_were(db: Database) -> None:
         db.documents.browse(as_of="some day")
 
 
+def test_a_document_that_was_deleted_is_found_by_what_it_was_called(db: Database) -> None:
+    tea = db.documents.ingest_text("eighty degrees", source="/home/notes/tea.md").document
+    db.documents.ingest_text("milk", source="/other/tea.md")
+    db.documents.delete(tea.id)
+    for name in (tea.id, "tea.md", "notes/tea.md", tea.path, tea.source, f"#{tea.hash[:8]}"):
+        assert db.documents.lookup(name, as_of=1).document == tea
+    place = db.documents.lookup("notes/tea.md:1:2", as_of=2)
+    assert (place.document, place.line, place.lines) == (tea, 1, 2)
+    assert db.documents.text(place.document.id, as_of=2) == "eighty degrees"
+    # One that was moved since is found by its present name too.
+    milk = db.documents.lookup("tea.md").document
+    db.documents.update(milk.id, library="drinks")
+    assert db.documents.lookup("drinks/other/tea.md", as_of=2).document == milk
+    assert db.documents.lookup(["notes/tea.md", "drinks/other/tea.md"], as_of=3)[0] is None
+    with pytest.raises(NotFound, match="at that time"):
+        db.documents.lookup("drinks/other/tea.md", as_of=1)
+
+
 def test_memories_are_read_as_they_were(db: Database) -> None:
     one = db.memories.add("t", "user", "one", tags=["x"], images=[Image(data=b"1")]).id
     db.memories.update(one, text="two", tags=["y"])
@@ -182,6 +273,14 @@ def test_a_diff_shows_texts_and_what_people_said(db: Database) -> None:
     assert '-metadata: {}\n+metadata: {"n":1}\n' in db.diff(2)
     assert " same\n-old\n+new\n" in db.diff(3)
     assert "+++ /dev/null" in db.diff(4) and "--- /dev/null" in db.diff(1)
+
+
+def test_a_diff_of_a_name_shows_nothing_else_of_the_change(db: Database) -> None:
+    db.documents.ingest_many(["tea", "milk"], sources=["tea.md", "milk.md"])
+    assert "+milk" in db.diff(1) and "+tea" in db.diff(1)
+    assert "+milk" not in db.diff(1, "tea.md") and "+tea" in db.diff(1, "tea.md")
+    with pytest.raises(NotFound, match=r"coffee\.md"):
+        db.diff(1, "coffee.md")
 
 
 def test_no_title_and_no_path_forges_a_line_of_a_diff(db: Database) -> None:

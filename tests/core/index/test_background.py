@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from mcpvectordb import Database, Entry, Progress
+from mcpvectordb import Config, Database, Entry, Progress
 from mcpvectordb.errors import EmbeddingFailed
-from mcpvectordb.index.background import BackgroundEmbedder, until
+from mcpvectordb.index import keyword
+from mcpvectordb.index.background import BackgroundEmbedder, read_ahead
+from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.records import Embedded
 from tests.support import Gated, Letters, embed_in_the_background, python
 
-LONG = 60.0  # seconds that nothing here takes
+SOME, LONG = 0.3, 60.0  # seconds that nothing here takes
 
 
 @pytest.fixture
@@ -100,21 +104,18 @@ def test_a_cancelled_ingest_is_embedded_in_the_background(db: Database, embedder
     assert embed_in_the_background(db) == "" and embedder.seen == ["a\napple"]
 
 
-def test_what_is_pending_when_it_starts_is_embedded(path: Path) -> None:
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_is_pending_is_embedded_when_it_starts_or_when_the_model_is_loaded(
+    path: Path, warm: bool
+) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
     with Database(path, embedder=Letters()) as db:
-        db.embed_in_background()
-        assert embed_in_the_background(db) == "" and db.documents.coverage().embedded == 1
-
-
-def test_it_can_begin_when_the_model_is_loaded(path: Path) -> None:
-    with Database(path, embedder=Letters()) as db:
-        db.documents.ingest_text("apple", source="a", embed=False)
-        db.embed_in_background(start=False)
+        db.embed_in_background(start=not warm)
         background = db._encoder.background
-        assert background is not None and background._thread is None
-        db.warm()
+        assert background is not None and (background._thread is None) == warm
+        if warm:
+            db.warm()
         done = lambda: not db.stats().pending  # noqa: E731
         assert background.wait_until(done, 1, time.monotonic() + LONG) == "" and done()
 
@@ -128,24 +129,17 @@ def test_what_was_stored_last_is_embedded_first(db: Database, embedder: Gated) -
     assert sorted(newest) == list(range(38, 70))
 
 
-def test_what_was_asked_for_is_embedded_before_what_was_stored_last(
-    db: Database, embedder: Gated
+@pytest.mark.parametrize("found", [False, True])
+def test_what_was_asked_for_or_found_by_words_is_embedded_before_what_was_stored_last(
+    db: Database, embedder: Gated, found: bool
 ) -> None:
     for number in range(30):
         db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
     db.embed_in_background(wait=0, start=False)
-    db.documents.ingest_text("text 3", source="3")
-    embedder.gate.set()
-    assert embed_in_the_background(db) == "" and embedder.seen[0] == "3\ntext 3"
-
-
-def test_what_a_search_found_by_words_alone_is_embedded_before_what_was_stored_last(
-    db: Database, embedder: Gated
-) -> None:
-    for number in range(30):
-        db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
-    db.embed_in_background(wait=0, start=False)
-    assert len(db.documents.search("3", limit=1)) == 1
+    if found:
+        assert len(db.documents.search("3", limit=1)) == 1
+    else:
+        db.documents.ingest_text("text 3", source="3")
     embedder.gate.set()
     assert embed_in_the_background(db) == "" and embedder.seen[0] == "3\ntext 3"
 
@@ -234,13 +228,21 @@ def test_a_memory_is_embedded_at_once_where_that_is_quick(db: Database, embedder
 
 
 def test_a_file_that_is_open_for_reading_only_is_left_as_it_is(path: Path) -> None:
-    from mcpvectordb import Config
-
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
     with Database(path, embedder=Letters(), config=Config(read_only=True)) as db:
         db.embed_in_background()
         assert db._encoder.background is None and db.stats().pending == 1
+
+
+def test_nobody_is_said_to_embed_a_file_that_is_open_for_reading_only(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("apple", source="a", embed=False)
+    apsw.Connection(str(path)).execute("UPDATE document_pending SET leased = unixepoch() + 10")
+    with Database(path, embedder=Letters(), config=Config(read_only=True)) as db:
+        assert db.documents.backlog().outlook == (
+            "the file is open for reading only, so nothing can be embedded here"
+        )
 
 
 def test_a_model_that_never_answers_does_not_keep_the_process_alive(path: Path) -> None:
@@ -260,31 +262,99 @@ def test_a_model_that_never_answers_does_not_keep_the_process_alive(path: Path) 
     assert done.returncode == 0 and done.stdout.count("1 passage waiting") == 2
 
 
-@pytest.mark.parametrize("seconds", [None, LONG])
-def test_items_that_come_in_time_are_all_returned(seconds: float | None) -> None:
-    deadline = None if seconds is None else time.monotonic() + seconds
-    assert list(until(deadline, iter(range(3)))) == [0, 1, 2]
+def test_texts_that_a_slow_model_embeds_before_the_deadline_are_returned(path: Path) -> None:
+    class Slow(Letters):
+        def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+            if "b 0" in texts:
+                late.wait(LONG)
+            return super().embed(texts, query=query)
+
+    late = threading.Event()
+    with Database(path, embedder=Slow()) as db:
+        db.documents.ingest_text("x", source="x")
+        texts = [*(f"a {number}" for number in range(BATCH)), "b 0"]
+        _, found = db._encoder.embed_texts(db._indexes[1], texts, deadline=time.monotonic() + SOME)
+        late.set()
+        assert found.keys() <= set(texts[:BATCH])
+        _, found = db._encoder.embed_texts(db._indexes[1], texts, deadline=time.monotonic() + LONG)
+        assert list(found) == texts
 
 
-def test_items_after_the_deadline_are_not_waited_for() -> None:
-    gate, taken = threading.Event(), threading.Event()
-
-    def items() -> Iterator[str]:
-        yield "in time"
-        taken.set()
-        gate.wait(LONG)
-        yield "late"
-
-    assert list(until(time.monotonic() + 0.05, items())) in (["in time"], [])
-    gate.set()
-    assert list(until(time.monotonic() - 1, items())) == []
+TEXTS = {
+    "one.md": "The harbour lights are lit at dusk.",
+    "two.md": "The harbour master lights the lamp.",
+    "three.md": "Harbours and lamps, the master said.",
+    "four.md": "Nothing about any of it.",
+}
 
 
-@pytest.mark.parametrize("deadline", [lambda: None, lambda: time.monotonic() + LONG])
-def test_what_items_raise_is_raised(deadline: Callable[[], float | None]) -> None:
-    def items() -> Iterator[str]:
-        yield "one"
-        raise EmbeddingFailed("two")
+def filled(path: Path) -> Database:
+    db = Database(path, embedder=Letters())
+    for source, text in TEXTS.items():
+        db.documents.ingest_text(text, source=source)
+    return db
 
-    with pytest.raises(EmbeddingFailed, match="two"):
-        list(until(deadline(), items()))
+
+def keys(db: Database) -> set[object]:
+    return {
+        *db._engine.resident.keys("document_words"),
+        *db._engine.resident.keys("document_meaning_1"),
+    }
+
+
+def test_codes_and_common_words_are_in_memory_before_the_first_question(path: Path) -> None:
+    with filled(path) as db:
+        assert not keys(db)
+        db.warm(wait=True)
+        assert {"codes", keyword.ROWS, "harbour", "lamp"} <= keys(db)
+        assert "the" not in keys(db)  # questions are asked without it
+    with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as db:
+        db.warm(wait=True)
+        assert not keys(db)
+
+
+def test_words_with_one_stem_are_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with filled(path) as db:
+        db.warm(wait=True)
+        read: list[str] = []
+        known = keyword.fts5.token_counts
+
+        def counting(sql: object, table: str, token: str, weight: int) -> object:
+            read.append(token)
+            return known(sql, table, token, weight)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(keyword.fts5, "token_counts", counting)
+        found = db.documents.search("harbours", mode="text")
+        assert {hit.item.document.source for hit in found} == {"one.md", "two.md", "three.md"}
+        db.documents.search("unheard", mode="text")
+        assert read == ["unheard"]
+
+
+def test_answers_are_the_same_with_and_without_it_and_after_later_changes(path: Path) -> None:
+    filled(path).close()
+
+    def answers(db: Database) -> list[list[tuple[str, float]]]:
+        return [
+            [(hit.item.document.source, hit.score) for hit in db.documents.search(query)]
+            for query in ("harbour lamp", "the master", "lights -dusk", "nothing")
+        ]
+
+    with Database(path, embedder=Letters()) as cold, Database(path, embedder=Letters()) as warm:
+        warm.warm(wait=True)
+        assert answers(warm) == answers(cold)
+        cold.documents.ingest_text("A lamp in the harbour.", source="five.md")
+        cold.documents.delete(cold.documents.lookup("two.md").document.id)
+        assert answers(warm) == answers(cold)
+
+
+@pytest.mark.parametrize("texts", [0, 4])
+def test_closing_ends_it_at_any_time(path: Path, texts: int) -> None:
+    with filled(path) if texts else Database(path, embedder=Letters()) as db:
+        db.warm()
+    assert not any(each.name == "mcpvectordb-read-ahead" for each in threading.enumerate())
+
+
+def test_it_ends_when_it_is_stopped(path: Path) -> None:
+    with filled(path) as db:
+        read_ahead(db._file, db._indexes[0], 10**9, lambda: True)
+        assert keys(db) <= {"codes"}  # no word after it was stopped

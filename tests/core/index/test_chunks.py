@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Chunk, Config, Database
-from mcpvectordb.index.indexed_chunk import covers_tile, embedding_text
+from mcpvectordb.index.chunks import covers_tile, embedding_text
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.recovery.salvage import salvage
 from mcpvectordb.storage import fts5

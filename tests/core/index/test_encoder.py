@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
 from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.index.tuning import DEFAULT, Tuning
-from tests.support import Letters
+from tests.support import Gated, Letters
 
 MINILM = Config(model="all-MiniLM-L6-v2")
 
@@ -27,23 +28,21 @@ class Broken(Letters):
         return vectors * np.nan if self.broken else vectors
 
 
-class Counting(Letters):
-    """An embedder that records its inputs."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-        self.seen += texts
-        return super().embed(texts, query=query)
+def opened_gate() -> Gated:
+    """An embedder that remembers what it has embedded."""
+    embedder = Gated()
+    embedder.gate.set()
+    return embedder
 
 
-def test_a_new_file_stores_the_name_of_the_given_embedder(path: Path) -> None:
-    with Database(path, embedder=Letters()) as db:
-        assert (db.stats().model, db.stats().dimension) == ("letters", 32)
-        db.documents.ingest_text("x", source="x")
-    with Database(path, embedder=Letters()) as db:
-        assert (db.stats().model, db.stats().dimension) == ("letters", 32)
+def test_the_file_decides_on_model_and_chunk_sizes_and_not_the_configuration(path: Path) -> None:
+    for config in (Config(chunk_size=50, chunk_overlap=10), Config(chunk_size=300)):
+        with Database(path, embedder=Letters(), config=config) as db:
+            for _ in range(2):  # a new file says what it would get
+                stats = db.stats()
+                assert (stats.model, stats.dimension) == ("letters", 32)
+                assert (stats.chunk_size, stats.chunk_overlap) == (50, 10)
+                db.documents.ingest_text("x", source="x")
 
 
 def test_the_configuration_sets_the_weight_of_meaning_against_words(path: Path) -> None:
@@ -54,13 +53,6 @@ def test_the_configuration_sets_the_weight_of_meaning_against_words(path: Path) 
     for weight, first in ((0.0, "We listen to the radio."), (1.0, "silent")):
         with Database(path, embedder=Letters(), config=Config(vector_weight=weight)) as db:
             assert db.documents.search("listen")[0].item.text == first
-
-
-def test_chunk_sizes_of_the_file_take_precedence_over_the_configuration(path: Path) -> None:
-    with Database(path, embedder=Letters(), config=Config(chunk_size=50, chunk_overlap=10)) as db:
-        db.documents.ingest_text("x", source="x")
-    with Database(path, embedder=Letters(), config=Config(chunk_size=300)) as db:
-        assert (db.stats().chunk_size, db.stats().chunk_overlap) == (50, 10)
 
 
 def test_a_file_of_a_missing_model_is_searched_by_words_and_the_reason_given(path: Path) -> None:
@@ -102,7 +94,7 @@ def test_vectors_that_cannot_be_ranked_never_reach_the_file(path: Path) -> None:
 
 
 def test_each_distinct_passage_is_embedded_once(path: Path) -> None:
-    embedder = Counting()
+    embedder = opened_gate()
     with Database(path, embedder=embedder) as db:
         for number in range(5):
             db.documents.ingest_text(
@@ -115,7 +107,7 @@ def test_each_distinct_passage_is_embedded_once(path: Path) -> None:
 
 
 def test_a_replaced_document_embeds_only_what_is_new(path: Path) -> None:
-    embedder = Counting()
+    embedder = opened_gate()
     with Database(path, embedder=embedder) as db:
         sections = [
             f"## Part {number}\n\n{'some words here ' * 60}{number}\n\n" for number in range(6)
@@ -150,7 +142,7 @@ def test_an_interrupted_run_is_resumed_without_loss_or_double_work(path: Path) -
     def stop(progress: Progress) -> None:
         raise Killed
 
-    embedder = Counting()
+    embedder = opened_gate()
     with Database(path, embedder=embedder) as db:
         for number in range(70):
             db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
@@ -161,37 +153,24 @@ def test_an_interrupted_run_is_resumed_without_loss_or_double_work(path: Path) -
         assert db.stats().pending == 0 and len(embedder.seen) == 70 and db.check() == []
 
 
-def test_chunks_leased_by_a_dead_process_are_leased_again(path: Path) -> None:
+@pytest.mark.parametrize("until", ["unixepoch('subsec') + 0.3", "unixepoch() + 100000", "1e300"])
+def test_a_lease_that_ends_or_that_no_clock_can_have_given_is_given_again(
+    path: Path, until: str
+) -> None:
+    """The process that had it died; or a clock was set back, or a bit flipped."""
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
-    other = apsw.Connection(str(path))
-    other.execute("UPDATE document_pending SET leased = unixepoch('subsec') + 0.3")
-    other.close()
-    with Database(path, embedder=Letters()) as db:
-        assert db.embed_pending() == 1
+        with db._file.writing() as sql:
+            sql.execute(f"UPDATE document_pending SET leased = {until}")
+        assert db.embed_pending() == 1 and db.check() == []
     assert DEFAULT.lease_seconds < 60
-
-
-def test_a_lease_that_ends_too_far_in_the_future_is_ignored(path: Path) -> None:
-    """This happens when a clock is set back or a bit flips."""
-    with Database(path, embedder=Letters()) as db:
-        db.documents.ingest_text("apple", source="a", embed=False)
-        db.documents.ingest_text("pear", source="b", embed=False)
-    other = apsw.Connection(str(path))
-    other.execute("UPDATE document_pending SET leased = 1e300 WHERE chunk = 1")
-    other.execute("UPDATE document_pending SET leased = unixepoch() + 100000 WHERE chunk = 2")
-    other.close()
-    with Database(path, embedder=Letters()) as db:
-        assert db.embed_pending() == 2 and db.check() == []
 
 
 def test_a_pending_chunk_that_does_not_exist_is_reported_as_damage(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text("apple", source="a", embed=False)
-    other = apsw.Connection(str(path))
-    other.execute("INSERT INTO document_pending (model, chunk, leased) VALUES (1, 999, 0)")
-    other.close()
-    with Database(path, embedder=Letters()) as db:
+        with apsw.Connection(str(path)) as other:
+            other.execute("INSERT INTO document_pending (model, chunk, leased) VALUES (1, 999, 0)")
         with pytest.raises(Damaged, match="chunks that are not there"):
             db.embed_pending()
         db.rebuild()
@@ -202,37 +181,20 @@ def test_two_workers_embed_each_chunk_once(path: Path) -> None:
     with Database(path, embedder=Letters()) as db:
         for number in range(100):
             db.documents.ingest_text(f"text {number}", source=str(number), embed=False)
-    both = [Counting(), Counting()]
+    both = [opened_gate(), opened_gate()]
     gate = threading.Barrier(2)
 
-    def work(embedder: Counting) -> None:
+    def work(embedder: Gated) -> None:
         with Database(path, embedder=embedder) as db:
             gate.wait()
             db.embed_pending()
 
-    threads = [threading.Thread(target=work, args=(embedder,)) for embedder in both]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, both))
     seen = [text for embedder in both for text in embedder.seen]
     assert len(seen) == len(set(seen)) == 100
     with Database(path, embedder=Letters()) as db:
         assert db.stats().pending == 0 and db.check() == []
-
-
-def test_the_real_model_finds_a_paraphrase_that_shares_no_word(path: Path) -> None:
-    with Database(path, config=MINILM) as db:
-        for name, text in {
-            "boat": "Nausea on the crossing: look at the horizon.",
-            "bread": "Feed the starter every evening.",
-            "lamp": "The lamp turns once in thirty seconds.",
-        }.items():
-            db.documents.ingest_text(text, source=name)
-        assert (
-            db.documents.search("how do I avoid getting seasick?")[0].item.document.source == "boat"
-        )
-        assert db.stats().model == "all-MiniLM-L6-v2"
 
 
 def test_using_another_model_embeds_again_and_switches_at_the_end(path: Path) -> None:
@@ -241,26 +203,17 @@ def test_using_another_model_embeds_again_and_switches_at_the_end(path: Path) ->
             db.documents.ingest_text(f"apple {number}", source=str(number))
     legs = []
     with Database(path) as db, Database(path, embedder=Letters()) as old:
-        db.use_model(
-            "all-MiniLM-L6-v2", progress=lambda _: legs.append(old.documents.search("apple").legs)
-        )
+
+        def meanwhile(_: Progress) -> None:
+            legs.append(old.documents.search("apple").legs)
+            old.documents.ingest_text("pear", source="b")
+
+        db.use_model("all-MiniLM-L6-v2", progress=meanwhile)
         assert legs and set(legs) == {("text", "vector")}
         assert db.stats().model == "all-MiniLM-L6-v2" and db.stats().pending == 0
-        assert db.documents.search("apple").legs == ("text", "vector")
+        assert len(db.documents.search("fruit", mode="vector")) == db.documents.count() == 4
         assert "all-MiniLM-L6-v2" in old.documents.search("apple").reasons["vector"]
         assert db.check() == []
-
-
-def test_text_that_is_ingested_during_a_switch_of_models_is_embedded(path: Path) -> None:
-    with Database(path, embedder=Letters()) as db:
-        db.documents.ingest_text("apple", source="a")
-    with Database(path) as db, Database(path, embedder=Letters()) as old:
-        db.use_model(
-            "all-MiniLM-L6-v2",
-            progress=lambda _: old.documents.ingest_text("pear", source="b") and None,
-        )
-        assert db.stats().pending == 0 and db.documents.count() == 2 and db.check() == []
-        assert len(db.documents.search("fruit", mode="vector")) == 2
 
 
 def test_an_unknown_model_or_a_reranker_cannot_be_used(path: Path) -> None:

@@ -1,33 +1,29 @@
-"""Keyword search gives the same result from the file and from memory."""
+"""Keyword search gives the same result from the file and from memory, after any changes."""
 
 from __future__ import annotations
 
+import itertools
+import math
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import Allowed
 from mcpvectordb.index.keyword import KeywordIndex
-from mcpvectordb.index.resident import ResidentEntries
+from mcpvectordb.index.resident import Allowed, ResidentEntries, log_rebuilt
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.storage.fts5 import varints
 from mcpvectordb.text.query import parse_query
 from tests.support import Letters
 
 EVERYTHING = Allowed()
-WORDS = [
-    "common",
-    "frequent",
-    "seldom",
-    "single",
-    "E-4021",
-    "v0.28.1",
-    "東京都",
-    "parseHTMLDocument",
-    "naïve",
-]
+WORDS = "common frequent seldom single E-4021 v0.28.1 東京都 parseHTMLDocument naïve".split()
 
 
 @pytest.fixture
@@ -35,20 +31,15 @@ def db() -> Iterator[Database]:
     """Ten chunks with "common", five with "frequent", two with "seldom", one with "single"."""
     with Database(":memory:", embedder=Letters(), config=Config(resident_bytes=0)) as db:
         for number in range(10):
-            found = {
-                "common": True,
-                "frequent": number % 2,
-                "seldom": number in (3, 4),
-                "single": number == 9,
-            }
-            text = " ".join(word for word, there in found.items() if there)
+            there = (True, number % 2, number in (3, 4), number == 9)
+            text = " ".join(itertools.compress(WORDS, there))
             db.documents.ingest_text(text, source=f"{number}.txt", title="a title", embed=False)
         yield db
 
 
 def index(file_rows: int, budget: int = 10**9) -> KeywordIndex:
     tuning = Tuning(file_rows=file_rows)
-    return KeywordIndex("document_words", "document_chunks", ResidentEntries(budget), tuning)
+    return KeywordIndex("document_words", "document_chunks", ResidentEntries(budget, tuning))
 
 
 def test_every_chunk_that_has_any_word_is_found_even_if_the_word_is_common(db: Database) -> None:
@@ -89,7 +80,7 @@ queries = st.lists(
 
 
 @given(
-    contents=st.lists(texts, min_size=1, max_size=15),
+    contents=st.lists(st.tuples(texts, texts), min_size=1, max_size=15),
     query=queries,
     some=st.none() | st.sets(st.integers(1, 15)),
     limit=st.integers(1, 20),
@@ -98,7 +89,7 @@ queries = st.lists(
     times=st.integers(1, 3),
 )
 def test_the_same_question_gets_the_same_answer_from_the_file_and_from_memory(
-    contents: list[str],
+    contents: list[tuple[str, str]],
     query: str,
     some: set[int] | None,
     limit: int,
@@ -112,8 +103,8 @@ def test_the_same_question_gets_the_same_answer_from_the_file_and_from_memory(
         allowed = Allowed(f"SELECT id FROM document_chunks WHERE id IN ({ids})")
     parsed, everything = parse_query(query), list(range(1, 20))
     with Database(":memory:", embedder=Letters()) as db:
-        for number, text in enumerate(contents):
-            db.documents.ingest_text(text, source=f"{number}.txt", embed=False)
+        for number, (title, text) in enumerate(contents):
+            db.documents.ingest_text(text, source=f"{number}.txt", title=title, embed=False)
         with db._file.reading() as sql:
             expected = index(10**9, 0).match(sql, parsed, allowed, limit)
             asked = index(file_rows, budget)
@@ -123,3 +114,124 @@ def test_the_same_question_gets_the_same_answer_from_the_file_and_from_memory(
                 assert found.scores(everything) == expected.scores(everything)
                 assert found.full_score == expected.full_score
                 assert found.code_share == expected.code_share
+
+
+def filled(path: Path, *contents: str) -> Database:
+    db = Database(path, embedder=Letters())
+    for number, text in enumerate(contents):
+        db.documents.ingest_text(text, source=f"{number}.txt", embed=False)
+    return db
+
+
+def best(matching: KeywordIndex, sql: Sql, text: str) -> list[tuple[int, float]]:
+    return matching.match(sql, parse_query(text), EVERYTHING, 5).best
+
+
+def test_uncommitted_rows_are_not_kept(path: Path) -> None:
+    with filled(path, "apple", "banana") as db:
+        matching = index(-1)
+        with pytest.raises(ZeroDivisionError), db._file.writing() as sql:
+            db.documents.ingest_text("cherry", source="undone", embed=False)
+            assert [id for id, _ in best(matching, sql, "cherry")] == [3]
+            raise ZeroDivisionError
+        db.documents.ingest_text("date", source="done", embed=False)
+        with db._file.reading() as sql:
+            assert best(matching, sql, "cherry") == []
+            assert [id for id, _ in best(matching, sql, "date")] == [3]
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+def test_transactions_that_began_earlier_do_not_see_later_rows(path: Path, deleted: int) -> None:
+    matching, query = index(-1), "apple fig date"
+    with (
+        filled(path, "apple fig", "apple", "apple apple date") as early,
+        Database(path, embedder=Letters()) as late,
+        early._file.reading() as old,
+    ):
+        before = best(matching, old, query)
+        late.documents.delete(early.documents.lookup(f"{deleted}.txt").document.id)
+        for number in range(2):
+            late.documents.ingest_text("apple fig fig", source=f"new {number}", embed=False)
+            for _ in range(2):
+                with late._file.reading() as new:
+                    assert best(matching, new, query) == best(index(10**9, 0), new, query)
+                assert best(matching, old, query) == before
+
+
+def test_a_process_keeps_postings_from_its_second_query_on_or_for_many_rows(path: Path) -> None:
+    with filled(path, "apple", "apple", "banana") as db, db._file.reading() as sql:
+        for rows, kept in ((2, [[], ["", "appl"]]), (1, [["", "appl"]])):
+            memory = ResidentEntries(10_000, Tuning(file_rows=rows))
+            matching = KeywordIndex("document_words", "document_chunks", memory)
+            for keys in kept:
+                best(matching, sql, "apple")
+                assert memory.keys("document_words") == keys
+
+
+def test_postings_are_read_again_after_a_rebuild(path: Path) -> None:
+    with filled(path, "apple", "banana") as db, Database(path, embedder=Letters()) as other:
+        with other._file.writing() as sql:
+            sql.execute("DELETE FROM document_words WHERE rowid = 1")
+            sql.execute("INSERT INTO document_words (rowid, text) VALUES (1, 'cherry')")
+            log_rebuilt(sql, "document_words")
+
+        def found(query: str) -> list[str]:
+            return [hit.item.document.source for hit in db.documents.search(query, mode="text")]
+
+        assert [found("apple"), found("apple"), found("cherry")] == [[], [], ["0.txt"]]
+        other.rebuild()
+        assert [found("apple"), found("cherry")] == [["0.txt"], []]
+
+
+@given(st.lists(st.integers(0, 2**40)))
+def test_varints_of_any_size_are_read(numbers: list[int]) -> None:
+    def written(number: int) -> bytes:
+        groups = [
+            number >> shift & 0x7F
+            for shift in range(0, max(1, math.ceil(number.bit_length() / 7)) * 7, 7)
+        ]
+        return bytes([*(group | 0x80 for group in groups[:0:-1]), groups[0]])
+
+    assert varints(b"".join(map(written, numbers))) == numbers
+
+
+def test_threads_search_while_another_connection_writes(path: Path) -> None:
+    def answers(db: Database) -> list[list[tuple[str, float]]]:
+        found = (db.documents.search(query, limit=50) for query in (*WORDS, "seldom -single", "x"))
+        return [[(hit.item.text, hit.score) for hit in each] for each in found]
+
+    tuning = Tuning(exact_rows=3)  # of more passages, codes are kept too
+    with (
+        Database(path, embedder=Letters(), tuning=tuning) as db,
+        Database(path, embedder=Letters()) as writer,
+    ):
+        done = threading.Event()
+
+        def search() -> int:
+            asked = 0
+            while not done.is_set() or not asked:
+                asked += len(answers(db))
+            return asked
+
+        with ThreadPoolExecutor(3) as threads:
+            asking = [threads.submit(search) for _ in range(3)]
+            for number in range(60):
+                text = " ".join(WORDS[number % 7 :])
+                writer.documents.ingest_text(text, source=f"{number % 9}.txt")
+                if number % 4 == 3:
+                    writer.documents.delete(writer.documents.browse(limit=1)[0].id)
+            done.set()
+            assert all(each.result() for each in asking)
+        with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as fresh:
+            assert answers(db) == answers(fresh)
+
+
+def test_the_words_of_whole_memories_are_checked_and_made_again(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.memories.add("t", "user", "apple pie")
+        with db._file.writing() as sql:
+            sql.execute("INSERT INTO context_spellings (rowid, text) VALUES (9, 'pie')")
+        problem = "context_spellings: the words in the index are not those of the contexts"
+        assert db.check() == [problem]
+        db.rebuild()
+        assert db.check() == [] and len(db.memories.search("pie", mode="text")) == 1

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +10,10 @@ import pytest
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL
-from mcpvectordb.embedding.static import StaticEmbedder
+from mcpvectordb.embedding.embedder import StaticEmbedder
 from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.recovery.salvage import salvage
-from tests.support import ROOT, Gated, Letters, embed_in_the_background
+from tests.support import Gated, Letters, embed_in_the_background
 from tests.support_static import needs_the_static_model
 
 pytestmark = needs_the_static_model
@@ -64,6 +62,8 @@ def test_what_waits_is_found_by_meaning_at_once(db: Database) -> None:
         "of all 3 passages, 0 are searched by their own embeddings so far, 3 by provisional ones; "
         "run `mcpvectordb embed`"
     )
+    found = db.documents.search(QUESTION, mode="vector", where={"source": "soup"})
+    assert [hit.item.document.source for hit in found] == ["soup"]
     assert db.check() == []
 
 
@@ -92,29 +92,6 @@ def test_both_kinds_of_embeddings_make_one_ranking(db: Database) -> None:
     assert db.check() == []
 
 
-def test_a_passage_has_one_embedding_at_a_time(db: Database) -> None:
-    ingest(db)
-    db._encoder.embed_some(db._indexes[0], most=1)
-    with db._file.reading() as sql:
-        rows = sql.execute("SELECT chunk, model FROM document_embeddings ORDER BY chunk").fetchall()
-    assert rows == [(1, 2), (2, 2), (3, 1)]  # the newest first
-    assert db.check() == []
-
-
-def test_a_filter_narrows_provisional_embeddings_too(db: Database) -> None:
-    ingest(db)
-    found = db.documents.search(QUESTION, mode="vector", where={"source": "soup"})
-    assert [hit.item.document.source for hit in found] == ["soup"]
-
-
-def test_without_the_static_model_words_alone_find_what_waits(path: Path) -> None:
-    with Database(path, embedder=Letters(), config=OFF) as db:
-        ingest(db)
-        found = db.documents.search(QUESTION)
-        assert found.legs == ("text",) and "waiting: 3" in found.reasons["vector"]
-        assert leftovers(db) == [] and found.backlog.provisional == 0
-
-
 def test_a_file_goes_to_a_machine_without_the_static_model_and_back(path: Path) -> None:
     with Database(path, embedder=Letters(), config=ON) as db:
         ingest(db)
@@ -130,6 +107,7 @@ def test_a_file_goes_to_a_machine_without_the_static_model_and_back(path: Path) 
         assert "3 by provisional ones and 1 by words alone" in backlog.note
         assert db.check() == []
     with Database(copy, embedder=Letters(), config=OFF) as db:
+        assert db.documents.backlog().provisional == 0
         assert db.embed_pending() == 4
         assert leftovers(db) == [] and db.check() == []
 
@@ -185,28 +163,6 @@ def test_another_model_that_comes_in_leaves_provisional_embeddings_until_it_is_t
         assert db.check() == []
 
 
-def test_documents_that_wait_are_deleted_with_their_embeddings(db: Database) -> None:
-    ingest(db)
-    db._encoder.embed_some(db._indexes[0], most=1)
-    for source in ("soup", "cat"):
-        document = db.documents.lookup(f"default/{source}").document
-        db.documents.delete(document.id)
-        assert db.check() == []
-    assert db.documents.backlog().provisional == 1
-    db.documents.delete(db.documents.lookup("default/bank").document.id)
-    assert db.check() == [] and db.documents.backlog().provisional == 0
-    assert db.embed_pending() == 0
-    assert leftovers(db) == []
-
-
-def test_a_document_that_is_replaced_while_it_waits_leaves_nothing(db: Database) -> None:
-    ingest(db)
-    ingest(db, {"cat": "The parrot repeats what it hears."})
-    found = db.documents.search("a talking bird", mode="vector")
-    assert found[0].item.text.startswith("The parrot") and len(found) == 3
-    assert db.check() == []
-
-
 def test_check_finds_a_provisional_embedding_beside_the_own_one_and_rebuild_removes_it(
     db: Database,
 ) -> None:
@@ -219,14 +175,6 @@ def test_check_finds_a_provisional_embedding_beside_the_own_one_and_rebuild_remo
     assert db.check() == ["document_chunks: chunk 3 has a provisional embedding beside its own"]
     db.rebuild()
     assert db.check() == [] and db.documents.backlog().provisional == 2
-
-
-def test_compact_and_rebuild_keep_provisional_embeddings(db: Database) -> None:
-    ingest(db)
-    db.compact()
-    db.rebuild()
-    assert db.check() == []
-    assert db.documents.search(QUESTION, mode="vector")[0].item.document.source == "cat"
 
 
 def test_a_salvaged_file_is_sound_and_embedded_as_before(path: Path) -> None:
@@ -288,18 +236,6 @@ def test_many_passages_are_found_by_meaning_while_the_model_works(path: Path) ->
         assert leftovers(db) == [] and db.check() == []
 
 
-def test_a_folder_is_found_by_meaning_without_the_model(path: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name, text in TEXTS.items():
-        (folder / f"{name}.md").write_text(text)
-    with Database(path, embedder=Letters(), config=ON) as db:
-        db.documents.ingest_folder(folder, embed=False)
-        assert db.documents.backlog().provisional == 3
-        found = db.documents.search(QUESTION, mode="vector")
-        assert found[0].item.document.source.endswith("cat.md")
-
-
 def test_what_agents_remember_is_found_by_meaning_while_it_waits(path: Path) -> None:
     with Database(path, embedder=Letters(), config=OFF) as db:
         db.documents.ingest_text("x", source="x")
@@ -336,39 +272,6 @@ def test_a_damaged_model_is_said_and_words_still_find(path: Path, tmp_path: Path
         assert leftovers(db) == [] and db.check() == []
 
 
-KILLED = """
-import sys
-from pathlib import Path
-from mcpvectordb import Config, Database
-from tests.support import Letters
-with Database(sys.argv[1], embedder=Letters(), config=Config(provisional=True)) as db:
-    for number in range(10_000):
-        db.documents.ingest_text(f"Text number {number} is about cats.", source=str(number), embed=False)
-        print(number, flush=True)
-"""
-
-
-def test_a_killed_ingest_leaves_a_sound_file_that_is_completed(path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) >= 40:
-            process.kill()
-            break
-    process.wait()
-    process.stdout.close()
-    with Database(path, embedder=Letters(), config=ON) as db:
-        assert db.check() == []
-        backlog = db.documents.backlog()
-        assert backlog.pending >= 40 and backlog.provisional >= backlog.pending - 1
-        db._encoder.provisional.fill(db._indexes[0])
-        assert db.documents.backlog().provisional == db.documents.backlog().pending
-        db.embed_pending()
-        assert leftovers(db) == [] and db.check() == []
-
-
 def test_two_processes_may_embed_the_same_passages(path: Path) -> None:
     with (
         Database(path, embedder=Letters(), config=OFF) as first,
@@ -379,11 +282,12 @@ def test_two_processes_may_embed_the_same_passages(path: Path) -> None:
         index = second._indexes[0]
         batch = second._encoder.provisional._lacking(index, None, 1)
         third._encoder.provisional.fill(third._indexes[0])
-        from mcpvectordb.index import models, provisional
+        from mcpvectordb.index import encoder
+        from mcpvectordb.index.chunks import provisional_model
 
         with second._file.writing() as sql:
-            fast = models.provisional(sql)
+            fast = provisional_model(sql)
             assert fast is not None
             row = bytes(4 * 255) + b"\0\0\x80?"
-            provisional._store(sql, index, fast, [(id, row) for id, _ in batch])
+            encoder._store(sql, index, fast, [(id, row) for id, _ in batch])
         assert second.check() == [] and second.documents.backlog().provisional == 3

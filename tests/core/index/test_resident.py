@@ -1,33 +1,48 @@
-"""Codes in memory follow all writers: searches return the same as an exact scan of the file."""
+"""What is in memory follows all writers: answers are those of an exact scan of the file."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import apsw
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import changes
-from mcpvectordb.index.codes import Codes
-from mcpvectordb.index.resident import ResidentEntries
-from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.index import resident
+from mcpvectordb.index.arrays import Codes
+from mcpvectordb.index.resident import (
+    LOGGED,
+    NOWHERE,
+    Columns,
+    ColumnSource,
+    ResidentEntries,
+    log_changes,
+)
+from mcpvectordb.index.tuning import DEFAULT, Tuning
+from mcpvectordb.records import Condition
+from tests.core.test_filters import COLUMNS, INSERT, Shelf, questions, written
 from tests.support import Letters, scaled
-from tests.support_elsewhere import Elsewhere
 
 DIMENSION = 8
 KINDS = st.sampled_from([0, 1, 2, 0.5, "0", "a", True, None, ...])  # ... for no metadata
 SOURCES = st.sampled_from(["a", "b", "bc"])
 LIBRARIES = st.sampled_from(["default", "other"])
-TEXTS = st.sampled_from(["apple pie", "zebra quiz", "hum and ham", "# Pie\n\nzoo", "plum"])
+TEXTS = st.sampled_from(
+    ["apple pie", "zebra quiz", "hum and ham", "# Pie\n\nzoo", "plum", "E-4021 naïve 東京 pie pie"]
+)
+QUERIES = TEXTS | st.sampled_from(
+    ["pie -apple", "zoo E-4021", "東京 plum -naive", '"apple pie" zoo', "a pie b", "nothing"]
+)
 
 
 def vectors(count: int, seed: int) -> np.ndarray:
@@ -36,10 +51,6 @@ def vectors(count: int, seed: int) -> np.ndarray:
 
 SMALL = Tuning(exact_rows=20)  # of more rows, codes choose candidates
 TABLE = f"vector_meaning_{100_000 + DIMENSION}"
-
-
-def opened(path: Path, **config: Any) -> Database:
-    return Database(path, config=Config(**config), tuning=SMALL)
 
 
 def found(db: Database, query: np.ndarray, limit: int = 5) -> list[str]:
@@ -54,181 +65,95 @@ def expected(model: dict[str, np.ndarray], query: np.ndarray, limit: int = 5) ->
     return sorted(cosines, key=lambda id: -cosines[id])[:limit]
 
 
-def kept(db: Database) -> bool:
-    return bool(db._engine.resident.keys(TABLE))
-
-
-def test_queries_over_many_rows_are_answered_from_memory(path: Path) -> None:
-    rows = vectors(100, 1)
+@contextlib.contextmanager
+def filled(
+    path: Path, count: int, metadata: Sequence[dict[str, Any]] | None = None, **config: Any
+) -> Iterator[tuple[Database, dict[str, np.ndarray]]]:
+    """A file of so many vectors that was asked twice: their codes are in memory, if they may be."""
+    rows = vectors(count, count)
     model = {str(number): row for number, row in enumerate(rows)}
-    with opened(path) as db:
-        db.vectors.add_many(list(model), rows)
-        for seed in (2, 3, 4):
-            query = vectors(1, seed)[0]
-            assert found(db, query) == expected(model, query)
-            assert kept(db)
+    with Database(path, config=Config(**config), tuning=SMALL) as db:
+        db.vectors.add_many(list(model), rows, metadata=metadata)
+        for _ in range(2):
+            assert found(db, rows[0]) == expected(model, rows[0])
+        yield db, model
 
 
-def test_nothing_is_kept_without_a_memory_budget(path: Path) -> None:
-    rows = vectors(100, 1)
-    with opened(path, resident_bytes=500) as db:
-        db.vectors.add_many([str(number) for number in range(100)], rows)
-        for _ in range(3):
-            found(db, rows[0])
-        assert not kept(db)
+@pytest.mark.parametrize("budget", [500, 10**6])
+def test_codes_are_kept_as_far_as_the_memory_budget_allows(path: Path, budget: int) -> None:
+    with filled(path, 100, resident_bytes=budget) as (db, _):
+        assert bool(db._engine.resident.keys(TABLE)) == (budget > 500)
 
 
 def test_a_process_that_missed_more_changes_than_are_logged_reads_everything_again(
     path: Path,
 ) -> None:
-    rows = vectors(60, 6)
-    model = {str(number): row for number, row in enumerate(rows)}
-    with opened(path) as db:
-        db.vectors.add_many(list(model), rows)
-        found(db, rows[0])
-        late = vectors(1, 300)[0]
-        db.vectors.add("late", late)
-        model["late"] = late
+    with filled(path, 60) as (db, model):
+        model["late"] = vectors(1, 300)[0]
+        db.vectors.add("late", model["late"])
         with db._file.writing() as sql:
-            for _ in range(changes.LOGGED // 1_000 + 1):
-                changes.record(sql, "another index", range(1, 1_001))
-        query = vectors(1, 7)[0]
-        assert found(db, query) == expected(model, query)
+            for _ in range(LOGGED // 1_000 + 1):
+                log_changes(sql, "another index", range(1, 1_001))
+        assert found(db, model["late"]) == expected(model, model["late"])
 
 
-@pytest.mark.parametrize("change", ["compact", "rebuild"])
-def test_a_rebuilt_table_is_read_again(path: Path, change: str) -> None:
-    rows = vectors(60, 8)
-    model = {str(number): row for number, row in enumerate(rows)}
-    with opened(path) as db:
-        db.vectors.add_many(list(model), rows)
-        for _ in range(2):
-            found(db, rows[0])
-        getattr(db, change)()
-        query = vectors(1, 9)[0]
-        assert found(db, query) == expected(model, query)
-
-
-def test_threads_search_while_another_writes(path: Path) -> None:
-    rows = vectors(300, 11)
-    failures: list[BaseException] = []
-    with opened(path) as db:
-        db.vectors.add_many([str(number) for number in range(300)], rows)
-
-        def search() -> None:
-            try:
-                for seed in range(40):
-                    assert len(found(db, vectors(1, seed)[0])) == 5
-            except BaseException as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=search) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for step in range(40):
-            db.vectors.add(f"n{step}", vectors(1, 500 + step)[0])
-            db.vectors.delete(str(step))
-        for thread in threads:
-            thread.join()
-    assert not failures
-
-
-def filtered(db: Database, query: np.ndarray, limit: int = 5, **where: object) -> list[str]:
+def filtered(db: Database, query: np.ndarray, key: str, value: object) -> list[str]:
     return [
-        hit.item.id
-        for hit in db.vectors.search(
-            query, where={f"metadata.{key}": value for key, value in where.items()}, limit=limit
-        )
+        hit.item.id for hit in db.vectors.search(query, where={f"metadata.{key}": value}, limit=5)
     ]
 
 
 def test_a_key_is_read_once_and_then_filters_on_any_value_of_it_are_answered_from_memory(
     path: Path,
 ) -> None:
-    rows = vectors(200, 12)
-    with opened(path) as db:
-        db.vectors.add_many(
-            [str(number) for number in range(200)],
-            rows,
-            metadata=[{"kind": n % 10} for n in range(200)],
-        )
-        for _ in range(2):
-            found(db, rows[0])
+    with filled(path, 200, [{"kind": number % 10} for number in range(200)]) as (db, model):
         asked: list[str] = []
         with db._file.reading() as sql:
             sql.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: asked.append(event["sql"]))
         for kind, once in ((3, True), (3, False), (4, False), (5, False)):
             asked.clear()
             query = vectors(1, 30 + kind)[0]
-            of_kind = {str(number): rows[number] for number in range(kind, 200, 10)}
-            assert filtered(db, query, kind=kind) == expected(of_kind, query)
+            of_kind = {id: row for id, row in model.items() if int(id) % 10 == kind}
+            assert filtered(db, query, "kind", kind) == expected(of_kind, query)
             assert any("FROM vectors v WHERE" in statement for statement in asked) == once
 
 
-def test_a_condition_on_a_field_that_is_not_kept_is_evaluated_in_the_file(path: Path) -> None:
-    rows = vectors(100, 14)
-    with opened(path) as db:
-        db.vectors.add_many(
-            [str(number) for number in range(100)],
-            rows,
-            metadata=[{"odd": n % 2 == 1} for n in range(100)],
-        )
-        for seed in range(4):
-            query = vectors(1, 40 + seed)[0]
-            hits = db.vectors.search(
-                query, where={"id": {"starts_with": "7"}, "metadata.odd": True}, limit=5
-            )
-            sevens = {id: rows[int(id)] for id in ("7", "71", "73", "75", "77", "79")}
-            assert [hit.item.id for hit in hits] == expected(sevens, query)
-
-
 def test_an_older_snapshot_is_not_filtered_by_newer_metadata(path: Path) -> None:
-    rows = vectors(60, 15)
-    ids = [str(number) for number in range(60)]
-    with opened(path) as db:
-        db.vectors.add_many(ids, rows, metadata=[{"new": False}] * 60)
-        for _ in range(3):
-            filtered(db, rows[0], new=False)
+    with filled(path, 60, [{"new": False}] * 60) as (db, model):
+        rows, query = list(model.values()), model["0"]
+        assert len(filtered(db, query, "new", False)) == 5
         with db._file.reading() as sql:
             # The first read fixes the snapshot of this thread.
             sql.execute("SELECT count(*) FROM vectors").fetchall()
 
             def change() -> None:
-                db.vectors.add_many(ids, rows, metadata=[{"new": True}] * 60)
-                assert len(filtered(db, rows[0], new=True)) == 5
+                db.vectors.add_many(list(model), rows, metadata=[{"new": True}] * 60)
+                assert len(filtered(db, query, "new", True)) == 5
 
             other = threading.Thread(target=change)
             other.start()
             other.join()
-            assert filtered(db, rows[0], new=True) == []
-            assert len(filtered(db, rows[0], new=False)) == 5
+            assert filtered(db, query, "new", True) == []
+            assert len(filtered(db, query, "new", False)) == 5
 
 
 def test_uncommitted_changes_are_not_kept(path: Path) -> None:
-    rows = vectors(60, 16)
-    model = {str(number): row for number, row in enumerate(rows)}
-    with opened(path) as db:
-        db.vectors.add_many(list(model), rows)
-        for _ in range(2):
-            found(db, rows[0])
+    with filled(path, 60) as (db, model):
         with contextlib.suppress(ZeroDivisionError), db._file.writing():
-            db.vectors.add("0", -rows[0])
-            assert found(db, -rows[0])[0] == "0"
+            db.vectors.add("0", -model["0"])
+            assert found(db, -model["0"])[0] == "0"
             raise ZeroDivisionError
-        db.vectors.add("1", rows[1])  # gets the number that the rolled back change had in the log
-        assert found(db, rows[0]) == expected(model, rows[0])
+        db.vectors.add("1", model["1"])  # gets the number that the change had in the log
+        assert found(db, model["0"]) == expected(model, model["0"])
 
 
 def test_repeatedly_rewritten_rows_do_not_fill_the_memory(path: Path) -> None:
-    rows = vectors(60, 17)
-    model = {str(number): row for number, row in enumerate(rows)}
-    with opened(path) as db:
-        db.vectors.add_many(list(model), rows)
+    with filled(path, 60) as (db, model):
+        query = model["0"]
         for step in range(50):
-            again = vectors(60, 700 + step)
-            db.vectors.add_many(list(model), again)
-            model = dict(zip(model, again, strict=True))
-            assert found(db, rows[0]) == expected(model, rows[0])
+            model |= zip(model, vectors(60, 700 + step), strict=True)
+            db.vectors.add_many(list(model), list(model.values()))
+            assert found(db, query) == expected(model, query)
             assert 0 < db._engine.resident.size < 30 * Codes.bytes_for(60, DIMENSION)
 
 
@@ -237,127 +162,27 @@ class Thing:
         self.size = size
 
 
-def test_old_entries_are_dropped_when_a_new_one_needs_their_room() -> None:
-    memory = ResidentEntries(100)
-    for key, size in (("a", 60), ("b", 30), ("c", 50)):
-        memory.put("index", key, Thing(size))
-    assert memory.keys("index") == ["b", "c"] and memory.size == 80
-    memory.drop("index")
-    assert memory.get("index", "b") is None and memory.size == 0
-
-
-def test_the_least_recently_used_entry_is_dropped_first() -> None:
-    memory = ResidentEntries(100)
-    memory.put("index", "a", Thing(40))
+def test_the_least_recently_used_entries_are_dropped_when_a_new_one_needs_their_room() -> None:
+    memory, first = ResidentEntries(100), Thing(40)
+    memory.put("index", "a", first)
     memory.put("other", "b", Thing(40))
-    memory.get("index", "a")
+    assert memory.get("index", "a") is first and memory.get("index", "b") is None
     memory.put("index", "c", Thing(40))
-    assert memory.keys("index") == ["a", "c"] and memory.keys("other") == []
-
-
-def test_an_entry_that_outgrows_the_budget_is_dropped() -> None:
-    memory, thing = ResidentEntries(100), Thing(40)
-    memory.put("index", "a", thing)
-    thing.size = 101
-    memory.put("index", "a", thing)
-    assert memory.keys("index") == [] and memory.size == 0
+    assert memory.keys("index") == ["a", "c"] and memory.keys("other") == [] and memory.size == 80
+    first.size = 101  # an entry that outgrows the budget is dropped itself
+    memory.put("index", "a", first)
+    assert memory.keys("index") == ["c"] and memory.size == 40
+    memory.put("other", "d", Thing(100))
+    assert memory.keys("other") == ["d"] and memory.size == 100
+    memory.drop("other")
+    assert memory.get("other", "d") is None and memory.size == 0
 
 
 def test_loading_pays_from_the_second_query_on_or_for_many_rows() -> None:
     memory = ResidentEntries(100)
     assert [memory.worth_loading("a", 10, 10) for _ in range(3)] == [False, True, True]
     assert memory.worth_loading("b", 11, 10)
-
-
-class FollowingMachine(RuleBasedStateMachine):
-    """Two processes write, one of them searches: each result is that of an exact scan."""
-
-    writer: ClassVar[Elsewhere | None] = None
-
-    @initialize()
-    def start(self) -> None:
-        FollowingMachine.writer = FollowingMachine.writer or Elsewhere()
-        self.folder = tempfile.TemporaryDirectory()
-        path = Path(self.folder.name) / "x.db"
-        tuning = Tuning(exact_rows=5, column_values=4)
-        self.reader = Database(path, tuning=tuning)
-        self.writer.open(path, tuning)
-        rows = vectors(12, 1)
-        self.model: dict[str, tuple[np.ndarray, object]] = {
-            str(number): (row, number % 3) for number, row in enumerate(rows)
-        }
-        self.writer.ask(
-            "vectors.add_many",
-            list(self.model),
-            rows,
-            metadata=[{"kind": kind} for _, kind in self.model.values()],
-        )
-
-    def put(self, own: bool, id: int, row: np.ndarray, kind: object) -> None:
-        metadata = {} if kind is ... else {"kind": kind}
-        if own:
-            self.reader.vectors.add(str(id), row, metadata=metadata)
-        else:
-            self.writer.ask("vectors.add", str(id), row, metadata=metadata)
-        self.model[str(id)] = row, kind
-
-    @rule(id=st.integers(0, 30), seed=st.integers(0, 1000), kind=KINDS, own=st.booleans())
-    def add(self, id: int, seed: int, kind: object, own: bool) -> None:
-        self.put(own, id, vectors(1, seed)[0], kind)
-
-    @rule(id=st.integers(0, 30), kind=KINDS, own=st.booleans())
-    def change_only_metadata(self, id: int, kind: object, own: bool) -> None:
-        if str(id) in self.model:
-            self.put(own, id, self.model[str(id)][0], kind)
-
-    @rule(id=st.integers(0, 30), own=st.booleans())
-    def delete(self, id: int, own: bool) -> None:
-        deleted = (
-            self.reader.vectors.delete(str(id))
-            if own
-            else self.writer.ask("vectors.delete", str(id))
-        )
-        assert deleted == (self.model.pop(str(id), None) is not None)
-
-    @rule()
-    def compact(self) -> None:
-        self.writer.ask("compact")
-
-    @rule(seed=st.integers(2000, 3000))
-    def search(self, seed: int) -> None:
-        query = vectors(1, seed)[0]
-        assert found(self.reader, query, 3) == expected(
-            {id: row for id, (row, _) in self.model.items()}, query, 3
-        )
-
-    @rule(seed=st.integers(2000, 3000), kind=KINDS.filter(lambda kind: kind is not ...))
-    def search_by_kind(self, seed: int, kind: object) -> None:
-        query = vectors(1, seed)[0]
-        of_kind = {
-            id: row
-            for id, (row, its) in self.model.items()
-            if its == kind and type(its) is type(kind)
-        }
-        assert filtered(self.reader, query, 3, kind=kind) == expected(of_kind, query, 3)
-
-    @rule(seed=st.integers(2000, 3000))
-    def search_without_kind(self, seed: int) -> None:
-        query = vectors(1, seed)[0]
-        without = {id: row for id, (row, kind) in self.model.items() if kind in (..., None)}
-        hits = self.reader.vectors.search(
-            query, where={"metadata.kind": {"not_exists": True}}, limit=3
-        )
-        assert [hit.item.id for hit in hits] == expected(without, query, 3)
-
-    def teardown(self) -> None:
-        if hasattr(self, "reader"):
-            self.reader.close()
-            self.writer.close()
-            self.folder.cleanup()
-
-
-TestFollowing = FollowingMachine.TestCase
-TestFollowing.settings = settings(max_examples=scaled(40), stateful_step_count=25)
+    assert memory.has_room(100) and not memory.has_room(101)
 
 
 class SameAnswerMachine(RuleBasedStateMachine):
@@ -393,24 +218,28 @@ class SameAnswerMachine(RuleBasedStateMachine):
                 data.draw(st.sampled_from(known)).id
             )
 
-    @rule()
-    def rebuild(self) -> None:
-        self.writer.rebuild()
+    @rule(change=st.sampled_from(["compact", "rebuild"]))
+    def make_again(self, change: str) -> None:
+        getattr(self.writer, change)()
 
     @rule(
-        query=TEXTS,
-        mode=st.sampled_from(["hybrid", "text", "vector"]),
-        library=st.none() | LIBRARIES,
-        where=st.sampled_from(
-            [
-                {},
-                {"metadata.kind": 1},
-                {"metadata.kind": {"not_exists": True}},
-                {"title": "A"},
-                {"page": {"is_null": True}},
-                {"source": {"starts_with": "b"}},
-                {"metadata.kind": {"in": ["a", 0]}, "file_type": {"ne": "pdf"}},
-            ]
+        query=QUERIES,
+        asked=st.fixed_dictionaries(
+            {
+                "mode": st.sampled_from(["hybrid", "text", "vector"]),
+                "library": st.none() | LIBRARIES,
+                "where": st.sampled_from(
+                    [
+                        {},
+                        {"metadata.kind": 1},
+                        {"metadata.kind": {"not_exists": True}},
+                        {"title": "A"},
+                        {"page": {"is_null": True}},
+                        {"source": {"starts_with": "b"}},  # this field is not kept in memory
+                        {"metadata.kind": {"in": ["a", 0]}, "file_type": {"ne": "pdf"}},
+                    ]
+                ),
+            }
         ),
         tuning=st.builds(
             Tuning,
@@ -418,25 +247,15 @@ class SameAnswerMachine(RuleBasedStateMachine):
             exact_rows=st.sampled_from([0, 3, 5_000]),
         ),
     )
-    def search(
-        self,
-        query: str,
-        mode: str,
-        library: str | None,
-        where: dict[str, object],
-        tuning: Tuning,
-    ) -> None:
+    def search(self, query: str, asked: dict[str, Any], tuning: Tuning) -> None:
         with Database(self.path, embedder=Letters(), tuning=tuning) as fresh:
             first, *others = (
-                self.answer(db, query, mode, library, where)
-                for db in (self.reader, self.forgetful, fresh, fresh)
+                self.answer(db, query, asked) for db in (self.reader, self.forgetful, fresh, fresh)
             )
         assert all(each == first for each in others)
 
-    def answer(
-        self, db: Database, query: str, mode: str, library: str | None, where: dict[str, object]
-    ) -> object:
-        results = db.documents.search(query, mode=mode, library=library, where=where, limit=4)
+    def answer(self, db: Database, query: str, asked: dict[str, Any]) -> object:
+        results = db.documents.search(query, limit=4, **asked)
         hits = [(hit.item, hit.score, hit.scores, hit.relevance) for hit in results]
         return hits, results.legs, results.reasons, results.verdict
 
@@ -449,3 +268,108 @@ class SameAnswerMachine(RuleBasedStateMachine):
 
 TestSameAnswer = SameAnswerMachine.TestCase
 TestSameAnswer.settings = settings(max_examples=scaled(15), stateful_step_count=25)
+
+
+SOURCE = ColumnSource(
+    rows="items",
+    of_group="items.key % {group} = 0",
+    id="items.key",
+    fields=COLUMNS,
+    metadata="items.metadata",
+)
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Iterator[Shelf]:
+    shelf = Shelf()
+    yield shelf
+    shelf.connection.close()
+
+
+def numbered(shelf: Shelf, rows: list[tuple[Any, Any, Any]]) -> np.ndarray:
+    """Add rows; their ids."""
+    shelf.connection.executemany(
+        INSERT, [(title, size, written(metadata)) for title, size, metadata in rows]
+    )
+    last = shelf.connection.last_insert_rowid()
+    return np.arange(last - len(rows) + 1, last + 1)
+
+
+def columns_of(
+    shelf: Shelf, values: list[Any], tuning: Tuning = DEFAULT
+) -> tuple[Columns, np.ndarray]:
+    shelf.connection.execute("DELETE FROM items")
+    return Columns(SOURCE, 1, tuning), numbered(shelf, [("", 0, {"k": value}) for value in values])
+
+
+@settings(max_examples=scaled(300))
+@given(questions())
+def test_every_condition_selects_the_same_rows_as_in_the_file(
+    shelf: Shelf, question: tuple[list[tuple[Any, Any, Any]], list[Condition]]
+) -> None:
+    rows, conditions = question
+    shelf.fill(rows)
+    chosen = Columns(SOURCE, 1).fulfilling(
+        shelf.connection, conditions, np.arange(1, len(rows) + 1)
+    )
+    assert chosen is not None and np.flatnonzero(chosen).tolist() == shelf.select(conditions)
+
+
+@settings(max_examples=scaled(50))
+@given(questions(), questions())
+def test_rows_that_are_added_later_are_selected_in_the_same_way(
+    shelf: Shelf,
+    first: tuple[list[tuple[Any, Any, Any]], list[Condition]],
+    second: tuple[list[tuple[Any, Any, Any]], list[Condition]],
+) -> None:
+    shelf.connection.execute("DELETE FROM items")
+    ids = numbered(shelf, first[0])
+    asked = Columns(SOURCE, 1)
+    asked.fulfilling(shelf.connection, first[1], ids)
+    new = numbered(shelf, second[0])
+    asked.append(shelf.connection, new)
+    both = np.concatenate([ids, new])
+    for conditions in (first[1], second[1]):
+        chosen = asked.fulfilling(shelf.connection, conditions, both)
+        assert chosen is not None and (both[chosen] - 1).tolist() == shelf.select(conditions)
+
+
+def test_a_new_column_reads_only_the_rows_of_its_group(shelf: Shelf) -> None:
+    shelf.fill([("", 0, {"k": number}) for number in range(10)])
+    columns = Columns(SOURCE, 3)
+    chosen = columns.fulfilling(
+        shelf.connection, [Condition("metadata.k", "gte", 0)], np.array([3, 6, 9])
+    )
+    assert (
+        chosen is not None and chosen.all() and len(columns._columns["metadata", "k"]._known) == 3
+    )  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("tuning", [Tuning(column_values=2), Tuning(column_characters=9)])
+def test_a_column_with_too_many_values_is_left_to_the_file_for_good(
+    shelf: Shelf, tuning: Tuning
+) -> None:
+    few, ids = columns_of(shelf, ["a", "b", "a"], tuning)
+    wanted = [Condition("metadata.k", "eq", "a")]
+    chosen = few.fulfilling(shelf.connection, wanted, ids)
+    assert chosen is not None and chosen.tolist() == [True, False, True]
+    new = numbered(shelf, [("", 0, {"k": "cdefgh"})])
+    few.append(shelf.connection, new)
+    assert few.fulfilling(shelf.connection, wanted, np.concatenate([ids, new])) is None
+    assert few.size == 0
+
+
+def test_fields_outside_of_the_source_are_left_to_the_file(shelf: Shelf) -> None:
+    shelf.fill([("t", 1, {"k": 1})])
+    without = ColumnSource(rows="items", of_group="1", id="items.key")
+    for source, field in itertools.product((NOWHERE, without), ("title", "metadata.k")):
+        condition = Condition(field, "exists")
+        found = Columns(source, 1).fulfilling(shelf.connection, [condition], np.array([1]))
+        assert found is None
+
+
+def test_the_number_of_columns_is_bounded(shelf: Shelf) -> None:
+    many, ids = columns_of(shelf, [1, 2])
+    for number in range(resident.MOST_COLUMNS + 5):
+        many.fulfilling(shelf.connection, [Condition(("metadata", str(number)), "not_exists")], ids)
+    assert len(many._columns) == resident.MOST_COLUMNS

@@ -6,17 +6,14 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index import Allowed
-from mcpvectordb.index.codes import CodedRows, encode
-from mcpvectordb.index.resident import ResidentEntries
+from mcpvectordb.index.arrays import CodedRows, encode
+from mcpvectordb.index.resident import Allowed, ResidentEntries
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.index.vector import VectorIndex
+from mcpvectordb.index.vector import EmbeddingTable, VectorIndex
 from mcpvectordb.storage.file import File
+from tests.core.index.test_arrays import clustered, cosines
 from tests.support import Letters
 
 DIMENSION = 16
@@ -33,7 +30,8 @@ def sql() -> Iterator[apsw.Connection]:
 
 def filled(sql: apsw.Connection, vectors: np.ndarray, exact_rows: int = 5_000) -> VectorIndex:
     tuning = Tuning(exact_rows=exact_rows)
-    space = VectorIndex("thing", "things", "id", "space", ResidentEntries(10**9), tuning=tuning)
+    things = EmbeddingTable("thing", "things", "id", "space")
+    space = VectorIndex(things, ResidentEntries(10**9, tuning))
     space.create(sql, 1, vectors.shape[1])
     for id, vector in enumerate(vectors.astype(np.float32), 1):
         sql.execute("INSERT INTO things VALUES (?, 1, ?)", (id, vector.tobytes()))
@@ -41,43 +39,17 @@ def filled(sql: apsw.Connection, vectors: np.ndarray, exact_rows: int = 5_000) -
     return space
 
 
-def clustered(count: int, seed: int = 0) -> np.ndarray:
-    random = np.random.default_rng(seed)
-    centres = random.normal(size=(20, DIMENSION))
-    return (
-        centres[random.integers(0, 20, count)] + 0.5 * random.normal(size=(count, DIMENSION))
-    ).astype(np.float32)
-
-
-def exact(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
-    wide = vectors.astype(np.float64)
-    return wide @ query / np.linalg.norm(wide, axis=1) / np.linalg.norm(query.astype(np.float64))
-
-
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
 def test_the_nearest_are_those_of_an_exact_scan(sql: apsw.Connection, exact_rows: int) -> None:
-    vectors = clustered(600)
+    vectors = clustered(600, DIMENSION)
     space = filled(sql, vectors, exact_rows)
-    for query in clustered(5, seed=1):
-        cosines = exact(vectors, query)
+    for query in clustered(5, DIMENSION, seed=1):
+        exact = cosines(vectors, query)
         found = space.nearest(sql, 1, query.tobytes(), Allowed(), 10)
         assert [id for id, _ in found] == [
-            int(position) + 1 for position in np.argsort(-cosines)[:10]
+            int(position) + 1 for position in np.argsort(-exact)[:10]
         ]
-        assert all(abs(score - cosines[id - 1]) < 1e-5 for id, score in found)
-
-
-@pytest.mark.parametrize("exact_rows", [5_000, 10])
-def test_only_allowed_ids_are_found(sql: apsw.Connection, exact_rows: int) -> None:
-    vectors = clustered(400)
-    space = filled(sql, vectors, exact_rows)
-    allowed = Allowed("SELECT id FROM things WHERE id % 7 = ?", (3,))
-    query = clustered(1, seed=2)[0]
-    cosines = exact(vectors, query)
-    expected = sorted((id for id in range(1, 401) if id % 7 == 3), key=lambda id: -cosines[id - 1])[
-        :10
-    ]
-    assert [id for id, _ in space.nearest(sql, 1, query.tobytes(), allowed, 10)] == expected
+        assert all(abs(score - exact[id - 1]) < 1e-5 for id, score in found)
 
 
 @pytest.mark.parametrize("exact_rows", [5_000, 10])
@@ -85,26 +57,26 @@ def test_only_allowed_ids_are_found(sql: apsw.Connection, exact_rows: int) -> No
 def test_codes_are_the_same_from_memory_from_the_table_and_from_embeddings(
     sql: apsw.Connection, exact_rows: int, filtered: bool
 ) -> None:
-    vectors = clustered(300)
+    vectors = clustered(300, DIMENSION)
     space = filled(sql, vectors, exact_rows)
     allowed = Allowed("SELECT id FROM things WHERE id % 3 = ?", (0,)) if filtered else Allowed()
     view = space.code_view(sql, 1, DIMENSION, allowed)
     ids = np.arange(3, 301, 3)
     assert (view.rows(ids).codes == encode(vectors[ids - 1])).all()
-    query = clustered(1, seed=3)[0]
+    query = clustered(1, DIMENSION, seed=3)[0]
     among = ids if filtered else np.arange(1, 301)
     assert view.best(query, 10) == CodedRows.of(among, vectors[among - 1]).best(query, 10)
 
 
 def test_a_group_without_a_table_has_no_codes(sql: apsw.Connection) -> None:
-    space = filled(sql, clustered(3))
-    assert space.code_view(sql, 2, DIMENSION, Allowed()).best(clustered(1)[0], 10) == []
+    space = filled(sql, clustered(3, DIMENSION))
+    assert space.code_view(sql, 2, DIMENSION, Allowed()).best(clustered(1, DIMENSION)[0], 10) == []
 
 
 def test_removed_codes_are_reported_until_a_rebuild_from_the_stored_embeddings(
     sql: apsw.Connection,
 ) -> None:
-    vectors = clustered(50)
+    vectors = clustered(50, DIMENSION)
     space = filled(sql, vectors)
     space.remove(sql, 1, [1, 2, 3, 999])
     assert len(list(space.problems(sql, 1, DIMENSION))) == 3
@@ -113,7 +85,7 @@ def test_removed_codes_are_reported_until_a_rebuild_from_the_stored_embeddings(
 
 
 def test_damaged_and_missing_embeddings_are_reported(sql: apsw.Connection) -> None:
-    space = filled(sql, clustered(5))
+    space = filled(sql, clustered(5, DIMENSION))
     sql.execute("UPDATE things SET embedding = zeroblob(8) WHERE id = 2")
     sql.execute("DELETE FROM things WHERE id = 4")
     reported = " ".join(space.problems(sql, 1, DIMENSION))
@@ -123,40 +95,11 @@ def test_damaged_and_missing_embeddings_are_reported(sql: apsw.Connection) -> No
     )
 
 
-@given(vector=arrays.arrays(np.float32, 8, elements=st.floats(-1e6, 1e6, width=32)))
-def test_a_code_keeps_the_direction_and_never_overflows(vector: np.ndarray) -> None:
-    values = encode(vector.reshape(1, -1))[0]
-    largest = np.abs(vector).max()
-    if largest > 1e-30:
-        assert np.abs(values).max() == 127
-        assert np.allclose(values / 127, vector / largest, atol=0.5 / 127 + 1e-6)
-
-
-def test_codes_of_many_rows_equal_those_of_each_and_none_is_zero(
-    sql: apsw.Connection,
-) -> None:
-    vectors = np.concatenate([clustered(700), np.zeros((2, DIMENSION), np.float32)])
-    together = encode(vectors)
-    assert [row.tobytes() for row in together] == [
-        encode(row.reshape(1, -1)).tobytes() for row in vectors
-    ]
-    assert together.any(axis=1).all()
-    space = VectorIndex("thing", "things", "id", "space")
-    sql.executemany(
-        "INSERT INTO things VALUES (?, 1, ?)",
-        ((id, row.tobytes()) for id, row in enumerate(vectors, 1)),
-    )
-    assert space.coded(sql) == []
-    space.create(sql, 1, DIMENSION)
-    space.add_many(sql, 1, range(1, 703), vectors)
-    assert space.coded(sql) == [1] and list(space.problems(sql, 1, DIMENSION)) == []
-
-
 def test_vacuum_does_not_change_the_codes(tmp_path: Path) -> None:
     """vec0's own tables have no INTEGER PRIMARY KEY, so a VACUUM may renumber their rows."""
     file = File(tmp_path / "v.db")
-    vectors = clustered(2_000)
-    space = VectorIndex("document", "document_embeddings", "chunk", "model")
+    vectors = clustered(2_000, DIMENSION)
+    space = VectorIndex(EmbeddingTable("document", "document_embeddings", "chunk", "model"))
     with file.writing() as sql:
         sql.execute("PRAGMA defer_foreign_keys = ON")
         space.create(sql, 1, DIMENSION)
@@ -180,7 +123,7 @@ def test_vacuum_does_not_change_the_codes(tmp_path: Path) -> None:
 def test_a_centre_is_stored_when_a_group_has_grown_and_every_reader_uses_it(
     sql: apsw.Connection,
 ) -> None:
-    space = filled(sql, clustered(4_300))
+    space = filled(sql, clustered(4_300, DIMENSION))
     known, middle = space._centre(sql, 1, DIMENSION)
     assert known == 16 and middle is not None and np.linalg.norm(middle) < 1
     space.drop(sql, 1)
@@ -188,7 +131,7 @@ def test_a_centre_is_stored_when_a_group_has_grown_and_every_reader_uses_it(
 
 
 def test_a_damaged_centre_is_reported(sql: apsw.Connection) -> None:
-    space = filled(sql, clustered(4_300))
+    space = filled(sql, clustered(4_300, DIMENSION))
     for damage in ("16", '[16, "AAAA"]', '["x", "AAAA"]', '[16, "!!"]', "x"):
         sql.execute("UPDATE settings SET value = ?", (damage,))
         assert "not what was written" in " ".join(space.problems(sql, 1, DIMENSION))

@@ -266,31 +266,82 @@ def test_a_text_that_fits_the_model_is_not_cut_into_standard_chunks() -> None:
     assert len(cut(words(20), STANDARD_SIZE, pages=pages)) == 2
 
 
-def test_headings_without_text_stay_with_the_text_that_follows() -> None:
-    text = f"## A\n\n{words(9)}\n\n## Empty\n\n# B\n\n{words(9)}"
-    assert pieces(text, 16) == [f"## A\n\n{words(9)}", f"## Empty\n\n# B\n\n{words(9)}"]
+def test_sections_of_one_parent_that_fit_together_share_a_chunk() -> None:
+    parts = [f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}", f"## C\n\n{words(9)}"]
+    assert pieces("\n\n".join(parts), 20) == parts
+    # but not with the sibling of their parent
+    parts = [f"# A\n\n{words(6)}", f"## Inner\n\n{words(6)}", "# B\n\nshort"]
+    assert pieces("\n\n".join(parts), 12) == parts
 
 
-def test_headings_at_the_end_stay_with_text_before_them() -> None:
-    text = f"{words(8)}. {words(5)}.\n\n# Thanks\n\n## All"
-    assert pieces(text, 15) == [f"{words(8)}.", f"{words(5)}.\n\n# Thanks\n\n## All"]
+@pytest.mark.parametrize(("size", "parts"), [
+    (16, [f"## A\n\n{words(9)}", f"## Empty\n\n# B\n\n{words(9)}"]),  # headings without text
+    (15, [f"{words(8)}.", f"{words(5)}.\n\n# Thanks\n\n## All"]),  # and at the end
+    (6, ["# h0\n# h1\n# h2", "# h3\n# h4\n# h5", "# h6"]),
+])  # fmt: skip
+def test_headings_stay_with_text(size: int, parts: list[str]) -> None:
+    text = "".join(f"{part}{' ' if part[-1] == '.' else chr(10)}" for part in parts)
+    assert pieces(text, size) == parts
 
 
-def test_a_heading_stays_with_the_beginning_of_code_that_fits_only_without_it() -> None:
-    code = "```py\nfirst = 1\nsecond = 2\nthird = 3\n```"
-    chunks = pieces(f"# Merge\n\n## Example\n\n{code}", 17)
-    assert chunks[0] == "# Merge\n\n## Example\n\n```py\nfirst = 1\nsecond = 2"
+@pytest.mark.parametrize(("text", "size", "first"), [
+    (f"{words(8)}\n\n# Long\n\n## Part\n\n{words(30)}\n", 12, words(8)),
+    (f"# Long\n\n## Part\n\n{words(30)}\n", 12, f"# Long\n\n## Part\n\n{words(7)}"),
+    ("# Head\n\n" + "One two three four five. " * 6, 16, "# Head\n\n" + "One two three four five. One two three four five."),
+    (f"# {words(13)}\n\n## {words(3)}\n\n{words(30)}", 24, f"# {words(13)}\n\n## {words(3)}\n\n{words(5)}"),
+    ("# M\n\n## E\n\n```py\nfirst = 1\nsecond = 2\nthird = 3\n```", 17, "# M\n\n## E\n\n```py\nfirst = 1\nsecond = 2"),
+])  # fmt: skip
+def test_headings_stay_with_the_beginning_of_their_text(text: str, size: int, first: str) -> None:
+    assert pieces(text, size)[0] == first
+
+
+ONE = "def one():\n    a = 1\n    return a"
+TWO = "def two():\n    b = 2\n\n    c = 3\n\n    d = 4\n    e = 5\n    return b"
+
+
+@pytest.mark.parametrize(("kind", "size", "first", "rest"), [
+    # paragraphs before sentences, items before the lines in them, a sentence that was wrapped at its end, not in it
+    ("text", 20, f"{words(8)}. {words(4)}.", f"\n\n{words(5)}. {words(5)}."),
+    ("markdown", 22, f"- {words(5)}:\n  More {words(3)}\n  More {words(3)}", f"\n- {words(6)}\n  More {words(3)}"),
+    ("text", 7, "Alpha beta gamma.", " Delta epsilon\nzeta eta theta iota kappa"),
+    ("text", 13, "One two three four five six.", " Seven, e.g. eight nine ten"),  # an abbreviation does not end one
+    # code before definitions, at dedents and not before a bracket, between statements even if less than half full
+    ("code", 21, "def one():\n    a = 1\n\n    return a", "\n\n\n@cached\ndef two():\n    b = 2\n    return b\n"),
+    ("code", 22, "function a() {\n  first(1)\n  second(2)\n}", "\nfunction b() {\n  third(3)\n}\n"),
+    ("markdown", 30, f"```\n{ONE}", f"\n{TWO}\n```"),
+])  # fmt: skip
+def test_a_chunk_ends_at_the_strongest_boundary(
+    kind: str, size: int, first: str, rest: str
+) -> None:
+    found = pieces(first + rest, size, kind=kind)
+    assert found[0] == first and rest.strip().startswith(found[1])
+
+
+@pytest.mark.parametrize(
+    ("size", "parts"), [(8, ["一二三四。", "五六七八九十"]), (12, ["aaaa bbbb", " cccc"])]
+)
+def test_sentences_are_cut_before_words_and_words_before_characters(
+    size: int, parts: list[str]
+) -> None:
+    text = "".join(parts)
+    spans = split(text, starts=range(len(text)), size=size, overlap=0)
+    assert [text[each.start : each.end] for each in spans] == [part.strip() for part in parts]
+
+
+@pytest.mark.parametrize(("text", "size", "overlap", "chunks"), [
+    ("One two three. Four five six. Seven eight nine. Ten eleven twelve.", 12, 6,
+     ["One two three. Four five six. Seven eight nine.", "Seven eight nine. Ten eleven twelve."]),
+    ("a b c d e f g h", 5, 2, ["a b c d e", "d e f g h"]),
+])  # fmt: skip
+def test_overlap_begins_with_a_sentence_or_with_a_word_where_none_fits(
+    text: str, size: int, overlap: int, chunks: list[str]
+) -> None:
+    assert pieces(text, size, overlap, kind="text") == chunks
 
 
 def test_a_header_longer_than_a_chunk_is_not_repeated() -> None:
     text = f"| {words(30)} | b |\n|---|---|\n" + "| 1 | 2 |\n" * 20
     assert {each.header for each in cut(text, 20)} == {""}
-
-
-def test_code_is_cut_between_statements_even_if_a_chunk_is_less_than_half_full() -> None:
-    one = "def one():\n    a = 1\n    return a"
-    two = "def two():\n    b = 2\n\n    c = 3\n\n    d = 4\n    e = 5\n    return b"
-    assert pieces(f"```\n{one}\n{two}\n```", 30)[0] == f"```\n{one}"
 
 
 def test_a_short_text_is_one_chunk() -> None:
@@ -305,43 +356,6 @@ def test_empty_text_has_no_chunks_and_a_blank_one_an_empty_chunk() -> None:
     assert cut("", 10) == []
     [span] = cut(" \n ", 10)
     assert (span.start - span.end, span.tile_start, span.tile_end) == (0, 0, 3)
-
-
-def test_sections_of_one_parent_that_fit_together_share_a_chunk() -> None:
-    assert pieces(f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}\n\n## C\n\n{words(9)}\n", 20) == [
-        f"## A\n\n{words(5)}\n\n## B\n\n{words(5)}",
-        f"## C\n\n{words(9)}",
-    ]
-
-
-def test_a_section_never_shares_a_chunk_with_its_parents_sibling() -> None:
-    text = f"# A\n\n{words(6)}\n\n## Inner\n\n{words(6)}\n\n# B\n\nshort\n"
-    assert pieces(text, 12) == [f"# A\n\n{words(6)}", f"## Inner\n\n{words(6)}", "# B\n\nshort"]
-
-
-def test_a_heading_is_not_left_alone_at_the_end() -> None:
-    text = f"{words(8)}\n\n# Long\n\n## Part\n\n{words(30)}\n"
-    chunks = pieces(text, 12)
-    assert chunks[0] == words(8)
-    assert chunks[1].startswith("# Long\n\n## Part\n\nword")
-
-
-def test_a_heading_stays_with_the_first_sentences_of_a_long_paragraph() -> None:
-    text = "# Head\n\n" + "One two three four five. " * 6
-    assert pieces(text, 16)[0] == "# Head\n\n" + "One two three four five. One two three four five."
-
-
-def test_long_headings_stay_together_with_the_beginning_of_their_text() -> None:
-    headings = f"# {words(13)}\n\n## {words(3)}\n\n"
-    assert pieces(headings + words(30), 24)[0] == headings + words(5)
-
-
-def test_a_list_of_headings_is_cut_before_a_heading() -> None:
-    assert pieces("\n".join(f"# h{i}" for i in range(7)), 6) == [
-        "# h0\n# h1\n# h2",
-        "# h3\n# h4\n# h5",
-        "# h6",
-    ]
 
 
 def test_an_unclosed_fence_in_a_list_item_ends_with_the_item() -> None:
@@ -379,62 +393,9 @@ def test_a_byte_order_mark_is_not_in_the_first_chunk_and_hides_no_heading() -> N
     assert (span.start, span.tile_start, span.headings) == (1, 0, ("Head",))
 
 
-def test_paragraphs_are_cut_before_sentences() -> None:
-    text = f"{words(8)}. {words(4)}.\n\n{words(5)}. {words(5)}."
-    assert pieces(text, 20, kind="text") == [f"{words(8)}. {words(4)}.", f"{words(5)}. {words(5)}."]
-
-
-def test_list_items_are_cut_before_the_lines_inside_of_them() -> None:
-    text = f"- {words(5)}:\n  More {words(3)}\n  More {words(3)}\n- {words(6)}\n  More {words(3)}"
-    assert pieces(text, 22)[1].startswith("- word")
-
-
-def test_a_sentence_that_was_wrapped_is_not_cut_at_the_line_end() -> None:
-    text = "Alpha beta gamma. Delta epsilon\nzeta eta theta iota kappa"
-    assert pieces(text, 7, kind="text")[0] == "Alpha beta gamma."
-
-
-def test_sentences_are_cut_before_words_and_abbreviations_do_not_end_one() -> None:
-    text = "One two three four five six. Seven, e.g. eight nine ten"
-    assert pieces(text, 13, kind="text")[0] == "One two three four five six."
-    text = "一二三四。五六七八九十"
-    spans = split(text, starts=range(len(text)), size=8, overlap=0)
-    assert [text[each.start : each.end] for each in spans] == ["一二三四。", "五六七八九十"]
-
-
-def test_words_are_cut_before_characters() -> None:
-    text = "aaaa bbbb cccc"
-    spans = split(text, starts=range(len(text)), size=12, overlap=0)
-    assert [text[each.start : each.end] for each in spans] == ["aaaa bbbb", "cccc"]
-
-
 def test_white_space_does_not_count_as_tokens() -> None:
     text = f"a{' ' * 1000}b"
     assert pieces(text, 2) == [text]
-
-
-def test_code_is_cut_before_definitions() -> None:
-    one = "def one():\n    a = 1\n\n    return a"
-    two = "@cached\ndef two():\n    b = 2\n    return b"
-    assert pieces(f"{one}\n\n\n{two}\n", 21, kind="code") == [one, two]
-
-
-def test_code_without_blank_lines_is_cut_at_dedents_and_not_before_a_bracket() -> None:
-    one = "function a() {\n  first(1)\n  second(2)\n}"
-    two = "function b() {\n  third(3)\n}"
-    assert pieces(f"{one}\n{two}\n", 22, kind="code") == [one, two]
-
-
-def test_overlap_begins_with_a_sentence_where_one_fits() -> None:
-    text = "One two three. Four five six. Seven eight nine. Ten eleven twelve."
-    assert pieces(text, 12, 6, kind="text") == [
-        "One two three. Four five six. Seven eight nine.",
-        "Seven eight nine. Ten eleven twelve.",
-    ]
-
-
-def test_overlap_begins_with_a_word_where_no_sentence_fits() -> None:
-    assert pieces("a b c d e f g h", 5, 2, kind="text") == ["a b c d e", "d e f g h"]
 
 
 def test_windows_line_ends_are_one_line_end() -> None:

@@ -14,6 +14,8 @@ from mcpvectordb.ingest.globs import (
     MOST_BRACES,
     alternatives,
     compile_glob,
+    rules_of_file,
+    rules_of_patterns,
 )
 
 NAMES = st.text(st.sampled_from("ab.c-"), min_size=1, max_size=8)
@@ -23,35 +25,18 @@ def fits(pattern: str, path: str) -> bool:
     return compile_glob(pattern).fullmatch(path) is not None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "fitting", "other"),
-    [
-        ("*.md", ["a.md", ".md", "a.b.md"], ["d/a.md", "a.md/x", "a.txt", "amd"]),
-        ("**/*", ["a", "d/a", "d/e/a.md"], []),
-        ("**/*.md", ["a.md", "d/a.md", "d/e/a.md"], ["a.txt", "d/a.md/x"]),
-        ("**", ["a", "d/a"], []),
-        ("docs/**", ["docs/a", "docs/d/a"], ["docs", "other/a", "mydocs/a"]),
-        ("docs/*", ["docs/a"], ["docs/d/a", "a"]),
-        ("docs/**/a.md", ["docs/a.md", "docs/x/y/a.md"], ["a.md", "docs/xa.md"]),
-        ("**/x/**/y", ["x/y", "p/x/q/x/r/y"], ["x", "xy", "p/y"]),
-        ("a?c", ["abc", "a.c", "aéc"], ["ac", "a/c", "abbc"]),
-        ("[a-c]x", ["ax", "cx"], ["dx", "x"]),
-        ("[!a-c]x", ["dx"], ["ax", "/x"]),
-        ("[^a]x", ["bx"], ["ax"]),
-        ("[]a]", ["]", "a"], ["[]a]"]),
-        ("[a-]", ["a", "-"], ["b"]),
-        (r"\*", ["*"], ["a"]),
-        (r"[\]]", ["]"], ["\\"]),
-        ("a.md", ["a.md"], ["axmd"]),
-        ("a**b", ["ab", "axxb"], ["a/b"]),
-        ("*a*b*", ["ab", "xaxxbx"], ["ba"]),
-        ("*.{md,txt}", ["a.md", "a.txt"], ["a.rst", "a.{md,txt}"]),
-        ("{docs,notes/{a,b}}/*", ["docs/x", "notes/a/x", "notes/b/x"], ["notes/x", "a/x"]),
-        ("a{,b}", ["a", "ab"], ["b"]),
-        (r"\{a", ["{a"], ["a"]),
-        ("a}", ["a}"], []),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "fitting", "other"), [
+    ("*.md", ["a.md", ".md", "a.b.md"], ["d/a.md", "a.md/x", "a.txt", "amd"]), ("**/*", ["a", "d/a", "d/e/a.md"], []),
+    ("**/*.md", ["a.md", "d/a.md", "d/e/a.md"], ["a.txt", "d/a.md/x"]), ("**", ["a", "d/a"], []),
+    ("docs/**", ["docs/a", "docs/d/a"], ["docs", "other/a", "mydocs/a"]), ("docs/*", ["docs/a"], ["docs/d/a", "a"]),
+    ("docs/**/a.md", ["docs/a.md", "docs/x/y/a.md"], ["a.md", "docs/xa.md"]),
+    ("**/x/**/y", ["x/y", "p/x/q/x/r/y"], ["x", "xy", "p/y"]), ("a?c", ["abc", "a.c", "aéc"], ["ac", "a/c", "abbc"]),
+    ("[a-c]x", ["ax", "cx"], ["dx", "x"]), ("[!a-c]x", ["dx"], ["ax", "/x"]), ("[^a]x", ["bx"], ["ax"]),
+    ("[]a]", ["]", "a"], ["[]a]"]), ("[a-]", ["a", "-"], ["b"]), (r"\*", ["*"], ["a"]), (r"[\]]", ["]"], ["\\"]),
+    ("a.md", ["a.md"], ["axmd"]), ("a**b", ["ab", "axxb"], ["a/b"]), ("*a*b*", ["ab", "xaxxbx"], ["ba"]),
+    ("*.{md,txt}", ["a.md", "a.txt"], ["a.rst", "a.{md,txt}"]), (r"\{a", ["{a"], ["a"]), ("a}", ["a}"], []),
+    ("{docs,notes/{a,b}}/*", ["docs/x", "notes/a/x", "notes/b/x"], ["notes/x", "a/x"]), ("a{,b}", ["a", "ab"], ["b"]),
+])  # fmt: skip
 def test_a_pattern_matches_the_same_paths_as_in_a_shell(
     pattern: str, fitting: list[str], other: list[str]
 ) -> None:
@@ -101,3 +86,41 @@ def test_a_pattern_is_bounded_in_length_braces_and_alternatives(pattern: str, bo
     assert len(str(caught.value)) < 500
     assert len(alternatives("{a,b}" * 9)) == 512
     assert alternatives("{a}" * MOST_BRACES) == ["a" * MOST_BRACES]
+
+
+# --- ignore rules; that they mean the same as for git is tested with git, in test_folders
+
+
+def ignored(lines: str, path: str) -> bool | None:
+    """A path with a slash at its end is a folder."""
+    folder = path.endswith("/")
+    path = path.rstrip("/")
+    return rules_of_file(lines).ignores(path, path.rpartition("/")[2], folder=folder)
+
+
+@pytest.mark.parametrize(("lines", "path", "expected"), [
+    ("*.log", "a.log", True), ("*.log", "d/a.log", True), ("*.log", "a.txt", None), ("build/", "build/", True),
+    ("build/", "d/build/", True), ("build/", "build", None), ("/build", "build", True), ("/build", "d/build", None),
+    ("docs/*.html", "docs/a.html", True), ("docs/*.html", "d/docs/a.html", None), ("docs/*.html", "docs/d/a.html", None),
+    ("**/logs", "a/logs/", True), ("**/logs", "logs", True), ("a/**", "a/b/c", True), ("a/**", "a/", None),
+    ("a/**/b", "a/b", True), ("a/**/b", "a/x/y/b", True), ("**", "a", True), ("**", "d/a", True),
+    ("*.log\n!keep.log", "keep.log", False), ("!keep.log\n*.log", "keep.log", True), ("# a", "# a", None),
+    (r"\#a", "#a", True), (r"\!a", "!a", True), ("", "a", None), ("  ", "a", None), ("a  ", "a", True), ("a\\ ", "a ", True),
+    ("a\r\nb\r\n", "b", True), ("\ufeffa", "a", True), ("[ab].txt", "b.txt", True), ("[a", "[a", None), ("a\\", "a", None),
+    ("/", "a", None), ("a\x0cb", "a\x0cb", True), ("*\n!*.md\n!*/\ns.md\n", "a.txt", True),
+    ("*\n!*.md\n!*/\ns.md\n", "a.md", False), ("*\n!*.md\n!*/\ns.md\n", "d/", False), ("*\n!*.md\n!*/\ns.md\n", "s.md", True),
+    ("a\n!a/", "a", True), ("a\n!a/", "a/", False),
+])  # fmt: skip
+def test_a_line_ignores_the_same_paths_as_for_git(
+    lines: str, path: str, expected: bool | None
+) -> None:
+    assert ignored(lines, path) is expected
+
+
+def test_given_patterns_may_have_braces_and_are_validated() -> None:
+    rules = rules_of_patterns(["*.{tmp,bak}", "/out/"])
+    assert rules.ignores("d/a.bak", "a.bak", folder=False)
+    assert rules.ignores("out", "out", folder=True)
+    assert rules.ignores("a.md", "a.md", folder=False) is None
+    with pytest.raises(InvalidInput, match=r"\[ without"):
+        rules_of_patterns(["[a"])

@@ -12,8 +12,8 @@ import pytest
 
 from mcpvectordb import Config, Database, NoText, UnsupportedFormat
 from mcpvectordb.errors import IngestError, ParseFailed
-from mcpvectordb.ingest.ocr import KeptPages, PageReader, Picture, Tesseract, ranges
-from mcpvectordb.ingest.worker import ProcessLimits, Worker
+from mcpvectordb.ingest.ocr import PageReader, Picture, Tesseract, ranges
+from mcpvectordb.ingest.worker import Worker, limits_of
 from mcpvectordb.records import Chunk, Document, Parsed, Source
 from tests.support_formats import page, source
 
@@ -58,7 +58,7 @@ def picture(grey: bytes) -> Picture:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> PageReader:
-    return PageReader(Engine("", "", "eng"), 30, KeptPages(tmp_path / "ocr"), workers=2)
+    return PageReader(Engine("", "", "eng"), 30, tmp_path / "ocr", workers=2)
 
 
 def scanned(*pages: int, text: str = "", offsets: tuple[int, ...]) -> Parsed:
@@ -69,11 +69,8 @@ def scanned(*pages: int, text: str = "", offsets: tuple[int, ...]) -> Parsed:
 def test_the_pages_of_a_scan_are_read_and_marked() -> None:
     with Worker(Config()) as worker:
         parsed = worker.parse(source(scan(TEXT, None, "Another page of words"), "a.pdf"))
-    assert [page(parsed, number) for number in (1, 2, 3)] == [
-        TEXT,
-        "a page with text",
-        "Another page of words",
-    ]
+    found = [page(parsed, number) for number in (1, 2, 3)]
+    assert found == [TEXT, "a page with text", "Another page of words"]
     assert parsed.metadata["ocr_pages"] == [1, 3] and not parsed.note and not parsed.images
 
 
@@ -90,14 +87,14 @@ def test_a_document_of_images_only_and_a_picture_are_read() -> None:
 DRAWING = """
 from mcpvectordb.ingest import formats, worker
 
-worker._drawn = lambda source, kind, page: eval(source.raw[source.raw.index(b"(") :])
-worker.serve(formats.parse, worker.ProcessLimits(*%r))
+worker._answer = lambda source, *_: eval(source.raw[source.raw.index(b"(") :])
+worker.serve(formats.parse, %r)
 """
 
 
 @pytest.fixture(scope="module")
 def taken_over() -> Iterator[Worker]:
-    command = DRAWING % (tuple(ProcessLimits.of(Config())),)
+    command = DRAWING % limits_of(Config())
     with Worker(Config(), command=[sys.executable, "-P", "-c", command]) as made:
         yield made
 
@@ -116,16 +113,9 @@ def test_a_parser_that_was_taken_over_can_give_pixels_and_nothing_else(
     path, grey = str(secret).encode(), pymupdf.Pixmap(pymupdf.csGRAY, drawn(TEXT))
     sound: dict[str, object] = {"width": grey.width, "height": grey.height}
     assert taken_over.parse(answering(sound, bytes(grey.samples))).text == f"{TEXT}\n"
-    heads: list[dict[str, object]] = [
-        {},
-        {"width": len(path), "height": 2},
-        sound,
-        {"width": "1", "height": len(path)},
-        {"width": True, "height": len(path)},
-        {"width": -1, "height": -len(path)},
-        {"width": 1, "height": 10**9},
-    ]
-    for head in heads:
+    sizes: list[tuple[object, int]] = [(len(path), 2), ("1", len(path)), (True, len(path))]
+    sizes += [(-1, -len(path)), (1, 10**9)]
+    for head in ({}, sound, *({"width": width, "height": height} for width, height in sizes)):
         with pytest.raises(NoText, match=r"its parser gave an invalid answer"):
             taken_over.parse(answering(head, path))
     # As pixels a path is a picture of a few grey dots.
@@ -145,18 +135,12 @@ def test_tesseract_runs_confined_and_its_memory_is_limited() -> None:
 
 
 @installed
-def test_a_picture_without_text_has_no_text() -> None:
+def test_a_picture_without_text_has_none_and_a_language_that_is_not_installed_is_named() -> None:
     with Worker(Config()) as worker, pytest.raises(NoText, match=r"a\.png; OCR found no text"):
         worker.parse(source(drawn("").tobytes("png"), "a.png"))
-
-
-@installed
-def test_a_language_that_is_not_installed_is_named() -> None:
-    with (
-        Worker(Config(ocr_languages="xyz")) as worker,
-        pytest.raises(NoText, match=r"OCR failed: .*xyz"),
-    ):
-        worker.parse(source(scan(TEXT), "a.pdf"))
+    foreign = Worker(Config(ocr_languages="xyz"))
+    with foreign, pytest.raises(NoText, match=r"OCR failed: .*xyz"):
+        foreign.parse(source(scan(TEXT), "a.pdf"))
 
 
 @installed
@@ -182,13 +166,7 @@ def test_texts_are_put_on_their_pages(reader: PageReader) -> None:
     done = reader.complete(source(b"x", "a.pdf"), parsed, lambda page: picture(b"read %d" % page))
     assert isinstance(done, Parsed)
     assert done.text == "read 1\n\ntwo\n\nread 3\n\nread 4\n\nfive\n"
-    assert [page(done, number) for number in range(1, 6)] == [
-        "read 1",
-        "two",
-        "read 3",
-        "read 4",
-        "five",
-    ]
+    assert "|".join(page(done, number) for number in range(1, 6)) == "read 1|two|read 3|read 4|five"
     assert done.metadata == {"ocr_pages": [1, 3, 4]}
 
 

@@ -25,16 +25,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home" / "me"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        ".unheard-of/settings.json",
-        ".unheard-ofrc",
-        ".config/some program/notes.md",
-        "Library/Preferences/some.plist",
-        "AppData/Roaming/Program/x.json",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    ".unheard-of/settings.json", ".unheard-ofrc", ".config/some program/notes.md", "Library/Preferences/some.plist",
+    "AppData/Roaming/Program/x.json",
+])  # fmt: skip
 def test_what_programs_keep_in_the_home_folder_is_a_secret_whatever_its_name(
     home: Path, name: str
 ) -> None:
@@ -46,18 +40,10 @@ def test_what_programs_keep_in_the_home_folder_is_a_secret_whatever_its_name(
     assert read_path(path, config=Config()).raw == b"content"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "notes.md",
-        "project/.github/workflow.md",
-        "project/.hidden.md",
-        "Library/Mobile Documents/notes.md",
-        "Library/CloudStorage/Drive/notes.md",
-        "AppData/Local/Temp/notes.md",
-        "librarything/notes.md",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "notes.md", "project/.github/workflow.md", "project/.hidden.md", "Library/Mobile Documents/notes.md",
+    "Library/CloudStorage/Drive/notes.md", "AppData/Local/Temp/notes.md", "librarything/notes.md",
+])  # fmt: skip
 def test_documents_in_the_home_folder_are_read(home: Path, name: str) -> None:
     assert read_path(make(home / name), config=Config(), guard=True).raw == b"content"
 
@@ -99,6 +85,7 @@ def test_one_token_makes_settings_a_secret(suffix: str) -> None:
         b"-----BEGIN CERTIFICATE-----\n" + b"a1" * 400 + b"\n-----END CERTIFICATE-----\n",
         b"sk-learn-tutorial-for-beginners\nsk-SK_translation_messages_all\n",
         b"a token looks like ghp_... or eyJhbGciOi...\n",
+        b"# Keys\nA file starts with -----BEGIN RSA PRIVATE KEY-----",
         b"integrity: sha512-" + b"a1" * 43 + b"==\n",
     ],
 )

@@ -46,6 +46,7 @@ from tests.support_web import (
 
 OPEN = Config(allow_private_urls=True, host_interval=0, fetch_timeout=5)
 STRICT = Config(host_interval=0, fetch_timeout=5)
+PACKERS = {"": bytes, "identity": bytes, "gzip": gzip.compress, "br": brotli.compress}
 
 
 @pytest.fixture
@@ -53,6 +54,10 @@ def site() -> Iterator[Site]:
     made = Site()
     yield made
     made.close()
+
+
+def loopback(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
 
 
 def got(url: str, config: Config = OPEN, **options: object) -> Source:
@@ -88,17 +93,10 @@ def test_all_urls_are_refused_without_allow_urls() -> None:
 
 
 @pytest.mark.usefixtures("no_connections")
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://169.254.169.254/",
-        "http://0.0.0.0/",
-        "http://[::ffff:a9fe:a9fe]/",
-        "http://metadata.google.internal/",
-        "http://2130706433/",
-        "http://u@127.0.0.1/",
-    ],
-)
+@pytest.mark.parametrize("url", [
+    "http://169.254.169.254/", "http://0.0.0.0/", "http://[::ffff:a9fe:a9fe]/", "http://metadata.google.internal/",
+    "http://2130706433/", "http://u@127.0.0.1/",
+])  # fmt: skip
 def test_some_urls_are_refused_even_if_private_ones_are_allowed(url: str) -> None:
     with pytest.raises(Refused):
         fetch(url, config=OPEN, resolve=lambda host, port: ["169.254.169.254"])
@@ -112,7 +110,11 @@ def test_the_refusal_of_a_private_address_names_the_setting() -> None:
 def test_a_private_page_is_read_with_allow_private_urls(site: Site) -> None:
     site.pages["/"] = page()
     assert got(site.url("/")).raw == b"hello"
-    assert got(site.url("/", "localhost"), resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
+    headers = site.seen[0][1]
+    assert headers["user-agent"].startswith("mcpvectordb/")
+    assert headers["accept-encoding"] == "gzip, br"
+    assert "if-none-match" not in headers and "if-modified-since" not in headers
+    assert got(site.url("/", "localhost"), resolve=loopback).raw == b"hello"
 
 
 def test_a_redirect_to_a_private_address_is_refused(
@@ -123,16 +125,9 @@ def test_a_redirect_to_a_private_address_is_refused(
         urls, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else ""
     )
     for location in (
-        "http://10.0.0.1/",
-        "//10.0.0.1/x",
-        "http://inner.test/",
-        "http://user@127.0.0.1/",
-        "file:///etc/passwd",
-        "http://localhost/",
-        "http://2130706433/",
-        "http://[::1",
-        "javascript:alert(1)",
-    ):
+        "http://10.0.0.1/", "//10.0.0.1/x", "http://inner.test/", "http://user@127.0.0.1/", "file:///etc/passwd",
+        "http://localhost/", "http://2130706433/", "http://[::1", "javascript:alert(1)",
+    ):  # fmt: skip
         site.pages["/"] = page(status=302, Location=location)
         with pytest.raises(Refused):
             fetch(site.url("/"), config=STRICT, resolve=lambda host, port: ["10.0.0.1"])
@@ -182,10 +177,8 @@ def test_the_connection_goes_to_the_address_that_was_checked(
 
 def test_the_next_address_is_tried_when_one_does_not_answer(site: Site) -> None:
     site.pages["/"] = page()
-    assert (
-        got(site.url("/", "two.test"), resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"]).raw
-        == b"hello"
-    )
+    found = got(site.url("/", "two.test"), resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"])
+    assert found.raw == b"hello"
 
 
 def test_neither_proxies_nor_netrc_are_taken_from_the_environment(
@@ -226,23 +219,14 @@ def test_a_page_has_media_type_modification_time_and_etag(site: Site) -> None:
 def test_a_page_without_headers_has_empty_fields_and_the_hosts_name(site: Site) -> None:
     site.pages["/"] = page(Last_Modified="yesterday")
     found = got(site.url("/"))
-    assert (found.modified, found.media_type, found.etag, found.name) == (
-        "",
-        "",
-        "",
-        f"127.0.0.1:{site.port}",
-    )
+    assert (found.modified, found.media_type, found.etag) == ("", "", "")
+    assert found.name == f"127.0.0.1:{site.port}"
 
 
-@pytest.mark.parametrize(
-    "date",
-    [
-        "Fri, 31 Dec 9999 23:59:59 -2359",
-        "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
-        "Mon, 32 Jan 2020 25:00:00 GMT",
-        "1" * 5000,
-    ],
-)
+@pytest.mark.parametrize("date", [
+    "Fri, 31 Dec 9999 23:59:59 -2359", "Mon, 01 Jan 2020 00:00:00 +99999999999999999999",
+    "Mon, 32 Jan 2020 25:00:00 GMT", "1" * 5000,
+])  # fmt: skip
 def test_a_page_with_an_odd_date_is_read_without_it(site: Site, date: str) -> None:
     site.pages["/"] = page(Last_Modified=date)
     found = got(site.url("/"))
@@ -259,15 +243,6 @@ def test_odd_versions_in_a_file_from_elsewhere_are_not_sent(
     assert not {"if-none-match", "if-modified-since", "x-evil"} & set(site.seen[0][1])
 
 
-def test_the_request_has_our_user_agent(site: Site) -> None:
-    site.pages["/"] = page()
-    got(site.url("/"))
-    headers = site.seen[0][1]
-    assert headers["user-agent"].startswith("mcpvectordb/")
-    assert headers["accept-encoding"] == "gzip, br"
-    assert "if-none-match" not in headers and "if-modified-since" not in headers
-
-
 def test_an_unchanged_page_returns_none(site: Site) -> None:
     site.pages["/"] = lambda handler: handler.answer(
         status=304
@@ -280,15 +255,9 @@ def test_an_unchanged_page_returns_none(site: Site) -> None:
     assert site.seen[1][1]["if-modified-since"] == "Fri, 02 Jan 2026 03:04:05 GMT"
 
 
-def test_a_304_without_a_conditional_request_is_a_failure(site: Site) -> None:
-    site.pages["/"] = page(b"", 304)
-    with pytest.raises(FetchFailed, match="304"):
-        fetch(site.url("/"), config=OPEN)
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 500, 503, 302])
+@pytest.mark.parametrize("status", [304, 400, 401, 403, 404, 410, 429, 500, 503, 302])
 def test_a_status_that_is_not_success_is_reported(site: Site, status: int) -> None:
-    site.pages["/"] = page(status=status)
+    site.pages["/"] = page(b"", status)
     with pytest.raises(FetchFailed, match=f"answered {status}"):
         fetch(site.url("/"), config=OPEN)
 
@@ -314,43 +283,25 @@ def test_the_sixth_redirect_is_not_followed(site: Site) -> None:
         fetch(site.url("/0"), config=OPEN)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "pack"),
-    [
-        ("gzip", gzip.compress),
-        ("x-gzip", gzip.compress),
-        ("br", brotli.compress),
-        ("GZIP ", gzip.compress),
-        ("identity", bytes),
-    ],
-)
+@pytest.mark.parametrize(("encoding", "pack"), [
+    ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("br", brotli.compress), ("GZIP ", gzip.compress), ("identity", bytes),
+])  # fmt: skip
 def test_a_compressed_page_is_decompressed(
     site: Site, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
     body = b"".join(b"line %d\n" % number for number in range(30_000))
     site.pages["/"] = page(pack(body), Content_Encoding=encoding)
     assert got(site.url("/")).raw == body
+    if encoding == "gzip":  # of which several may follow each other
+        site.pages["/"] = page(pack(b"one ") + pack(b"two"), Content_Encoding=encoding)
+        assert got(site.url("/")).raw == b"one two"
 
 
-def test_several_gzip_members_are_one_page(site: Site) -> None:
-    site.pages["/"] = page(gzip.compress(b"one ") + gzip.compress(b"two"), Content_Encoding="gzip")
-    assert got(site.url("/")).raw == b"one two"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "body"),
-    [
-        ("gzip", b"not gzip"),
-        ("gzip", gzip.compress(b"x" * 999, mtime=0)[:-9]),
-        ("gzip", gzip.compress(b"x", mtime=0) + b"junk"),
-        ("br", b"\xff\xff\xff\xff not brotli"),
-        ("br", brotli.compress(b"x" * 999)[:-3]),
-        ("br", brotli.compress(b"x") + b"junk"),
-        ("deflate", zlib.compress(b"x")),
-        ("gzip, br", b"x"),
-        ("zstd", b"x"),
-    ],
-)
+@pytest.mark.parametrize(("encoding", "body"), [
+    ("gzip", b"not gzip"), ("gzip", gzip.compress(b"x" * 999, mtime=0)[:-9]), ("gzip", gzip.compress(b"x", mtime=0) + b"junk"),
+    ("br", b"\xff\xff\xff\xff not brotli"), ("br", brotli.compress(b"x" * 999)[:-3]), ("br", brotli.compress(b"x") + b"junk"),
+    ("deflate", zlib.compress(b"x")), ("gzip, br", b"x"), ("zstd", b"x"),
+])  # fmt: skip
 def test_a_page_that_cannot_be_decompressed_is_a_failure(
     site: Site, encoding: str, body: bytes
 ) -> None:
@@ -379,40 +330,23 @@ def test_a_page_with_a_content_length_above_the_limit_is_not_read(site: Site) ->
     assert len(got(site.url("/"), replace(OPEN, max_source_bytes=1001)).raw) == 1001
 
 
-def test_an_endless_page_is_cut_at_the_limit(site: Site) -> None:
+@pytest.mark.parametrize("chunked", [False, True])
+def test_an_endless_page_is_cut_at_the_limit(site: Site, chunked: bool) -> None:
     def endless(handler: Handler) -> None:
-        handler.answer(Content_Length="")
+        handler.protocol_version = "HTTP/1.1" if chunked else "HTTP/1.0"
+        handler.answer(Content_Length="", **{"Transfer_Encoding": "chunked"} if chunked else {})
+        piece = b"x" * 65_536
         while True:
-            handler.wfile.write(b"x" * 65_536)
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
 
     site.pages["/"] = endless
     with pytest.raises(TooLarge, match="more than 1000000 bytes"):
         fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
 
 
-def test_an_endless_chunked_page_is_cut_at_the_limit(site: Site) -> None:
-    def endless(handler: Handler) -> None:
-        handler.protocol_version = "HTTP/1.1"
-        handler.answer(Content_Length="", Transfer_Encoding="chunked")
-        while True:
-            handler.wfile.write(b"%x\r\n%s\r\n" % (10_000, b"x" * 10_000))
-
-    site.pages["/"] = endless
-    with pytest.raises(TooLarge):
-        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
-
-
-@pytest.mark.parametrize(
-    ("encoding", "pack"),
-    [
-        ("gzip", lambda raw: gzip.compress(raw, 1)),
-        ("br", lambda raw: brotli.compress(raw, quality=1)),
-    ],
-)
-def test_a_decompression_bomb_is_cut_at_the_limit(
-    site: Site, encoding: str, pack: Callable[[bytes], bytes]
-) -> None:
-    bomb = pack(bytes(50_000_000))
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+def test_a_decompression_bomb_is_cut_at_the_limit(site: Site, encoding: str) -> None:
+    bomb = PACKERS[encoding](bytes(20_000_000))
     site.pages["/"] = page(bomb, Content_Encoding=encoding)
     assert len(bomb) < 500_000
     with pytest.raises(TooLarge, match="more than 1000000 bytes"):
@@ -518,7 +452,7 @@ def test_tls_is_checked_against_the_name_while_the_connection_goes_to_the_addres
 ) -> None:
     secure_site.pages["/"] = page()
     url = secure_site.url("/", "name.test", "https")
-    assert got(url, resolve=lambda host, port: ["127.0.0.1"]).raw == b"hello"
+    assert got(url, resolve=loopback).raw == b"hello"
     assert secure_site.seen[0][1]["host"] == f"name.test:{secure_site.port}"
 
 
@@ -526,11 +460,7 @@ def test_tls_is_checked_against_the_name_while_the_connection_goes_to_the_addres
 def test_a_certificate_for_another_name_is_a_failure(secure_site: Site, host: str) -> None:
     secure_site.pages["/"] = page()
     with pytest.raises(FetchFailed, match=host):
-        fetch(
-            secure_site.url("/", host, "https"),
-            config=OPEN,
-            resolve=lambda host, port: ["127.0.0.1"],
-        )
+        fetch(secure_site.url("/", host, "https"), config=OPEN, resolve=loopback)
     assert secure_site.seen == []
 
 
@@ -539,11 +469,7 @@ def test_an_authority_that_is_not_trusted_is_a_failure(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(FetchFailed, match="certificate verify failed"):
-        fetch(
-            secure_site.url("/", "name.test", "https"),
-            config=OPEN,
-            resolve=lambda host, port: ["127.0.0.1"],
-        )
+        fetch(secure_site.url("/", "name.test", "https"), config=OPEN, resolve=loopback)
 
 
 def test_a_tls_handshake_that_hangs_is_cut_at_the_deadline() -> None:
@@ -558,11 +484,8 @@ def test_a_tls_handshake_that_hangs_is_cut_at_the_deadline() -> None:
 def test_a_slow_page_over_tls_is_cut_at_the_deadline(secure_site: Site) -> None:
     secure_site.pages["/"] = slow_body
     with pytest.raises(FetchFailed, match=r"longer than 0\.6 seconds"):
-        fetch(
-            secure_site.url("/", "name.test", "https"),
-            config=replace(OPEN, fetch_timeout=0.6),
-            resolve=lambda host, port: ["127.0.0.1"],
-        )
+        impatient = replace(OPEN, fetch_timeout=0.6)
+        fetch(secure_site.url("/", "name.test", "https"), config=impatient, resolve=loopback)
 
 
 # --- a proxy
@@ -590,12 +513,8 @@ class Tunnel(threading.Thread):
 
     def __init__(self, port: int, answer: bytes) -> None:
         super().__init__(daemon=True)
-        self.listener, self.port, self.answer, self.asked = (
-            socket.create_server(("127.0.0.1", 0)),
-            port,
-            answer,
-            b"",
-        )
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.answer, self.asked = port, answer, b""
         self.start()
 
     def run(self) -> None:
@@ -624,10 +543,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy_with_the_certificate_checked(
     config = replace(OPEN, proxy=f"http://me:pw@127.0.0.1:{tunnel.listener.getsockname()[1]}")
     assert got("https://name.test/", config).raw == b"tunnelled"
     tunnel.join(5)
-    assert tunnel.asked.splitlines()[:2] == [
-        b"CONNECT name.test:443 HTTP/1.1",
-        b"Host: name.test:443",
-    ]
+    assert tunnel.asked.startswith(b"CONNECT name.test:443 HTTP/1.1\r\nHost: name.test:443\r\n")
     assert b"\r\nProxy-Authorization: Basic " in tunnel.asked
 
 
@@ -649,11 +565,7 @@ def test_pages_of_one_host_are_fetched_with_pauses_from_the_second_on(
     monkeypatch.setattr(time, "sleep", waits.append)
     site.pages["/"] = page()
     for host in ("first.test", "second.test", "first.test", "first.test"):
-        got(
-            site.url("/", host),
-            replace(OPEN, host_interval=100),
-            resolve=lambda host, port: ["127.0.0.1"],
-        )
+        got(site.url("/", host), replace(OPEN, host_interval=100), resolve=loopback)
     assert 50 < waits[0] <= 100 < 150 < waits[1] <= 200 and len(waits) == 2
 
 
@@ -661,12 +573,8 @@ def test_without_wait_a_pause_is_an_error_that_says_how_long_it_is(site: Site) -
     site.pages["/"] = page()
 
     def resting(host: str) -> Source:
-        return got(
-            site.url("/", host),
-            replace(OPEN, host_interval=100),
-            wait=False,
-            resolve=lambda host, port: ["127.0.0.1"],
-        )
+        config = replace(OPEN, host_interval=100)
+        return got(site.url("/", host), config, wait=False, resolve=loopback)
 
     assert resting("third.test").raw == b"hello"
     for _ in range(3):  # who did not wait takes no turn
@@ -674,9 +582,6 @@ def test_without_wait_a_pause_is_an_error_that_says_how_long_it_is(site: Site) -
             resting("third.test")
         assert 0 < caught.value.seconds <= 100
     assert resting("fourth.test").raw == b"hello" and len(site.seen) == 2
-
-
-PACKERS = {"": bytes, "identity": bytes, "gzip": gzip.compress, "br": brotli.compress}
 
 
 def cut(packed: bytes, size: int) -> Iterator[bytes]:

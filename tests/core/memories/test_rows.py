@@ -34,8 +34,9 @@ def calls(action: Callable[[], object]) -> Counter[CodeType]:
         lambda memories, where: memories.browse(where=where),
         lambda memories, where: memories.count(where=where),
         lambda memories, where: memories.search("tea", where=where),
+        lambda memories, where: memories.search("tea", thread="unknown", where=where),
     ],
-    ids=["browse", "count", "search"],
+    ids=["browse", "count", "search", "empty"],
 )
 def test_a_filter_is_checked_once_and_compiled_once_per_call(
     db: Database, read: Callable[..., object]
@@ -59,21 +60,3 @@ def test_only_conditions_on_indexed_keys_are_narrowed() -> None:
     narrowed = compiled.using_indexes(["project", "status"])
     assert narrowed.condition.endswith(compiled.condition) and narrowed.bindings[0] == "open"
     assert narrowed.bindings[1:] == compiled.bindings
-
-
-@pytest.mark.parametrize(
-    ("which", "index"),
-    [
-        ({"thread": "t", "source": "user"}, "contexts_by_thread"),
-        ({"tags": ["a"], "source": "user"}, "context_tags_by_tag"),
-        ({"source": "user"}, "contexts_by_source"),
-    ],
-)
-def test_the_index_on_source_is_used_only_without_a_thread_or_tags(
-    db: Database, which: dict[str, Any], index: str
-) -> None:
-    db.memories.add("t", "user", "tea", tags=["a"])
-    page = db.memories.browse(explain=True, **which)
-    assert len(page) == 1 and page.explained is not None
-    assert index in page.explained.plan
-    assert index == "contexts_by_source" or "contexts_by_source" not in page.explained.plan

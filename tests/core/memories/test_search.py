@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Condition, Config, Database, Entry, InvalidInput, Scores
 from mcpvectordb.embedding import catalogue
 from mcpvectordb.memories.search import PARSERS, MemoryQuestion, excerpt
-from mcpvectordb.search import fusion, ranker
-from mcpvectordb.search.ranker import Ranking
+from mcpvectordb.ranking.ranker import Ranking, blended
 from mcpvectordb.text.query import Term
 from tests.support import Letters
 
@@ -238,7 +237,7 @@ def test_a_search_can_return_the_query_plan_of_each_leg(fruit: Database) -> None
         ({"rrf_k": True}, "rrf_k must be"),
         ({"limit": -1}, "limit must be"),
         ({"offset": "1"}, "offset must be"),
-        ({"limit": 20_000}, "at most 5,000"),
+        ({"limit": 4_000, "offset": 1_001}, "offset is 5,001, but at most 5,000"),
     ],
 )
 def test_invalid_search_arguments_are_refused(
@@ -246,6 +245,11 @@ def test_invalid_search_arguments_are_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         db.memories.search("x", **arguments)
+
+
+def test_the_least_and_the_greatest_constant_of_ranks_are_taken(fruit: Database) -> None:
+    for k in (1, 1000):
+        assert fruit.memories.search("red apple", fusion="rrf", rrf_k=k).hits
 
 
 @functools.cache
@@ -316,18 +320,11 @@ def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
     assert "a model that nobody has" in berlin.memories.statistics().unavailable["rerank"]
 
 
-def test_rerank_depth_is_four_times_the_wanted_but_limited() -> None:
-    assert [
-        MemoryQuestion(text="", limit=wanted, rerank=True).depth
-        for wanted in (0, 1, 5, 10, 30, 100)
-    ] == [
-        0,
-        4,
-        20,
-        40,
-        40,
-        100,
-    ]
+@pytest.mark.parametrize(
+    ("wanted", "depth"), [(0, 0), (1, 4), (5, 20), (10, 40), (30, 40), (100, 100)]
+)
+def test_rerank_depth_is_four_times_the_wanted_but_limited(wanted: int, depth: int) -> None:
+    assert MemoryQuestion(text="", limit=wanted, rerank=True).depth == depth
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.lists(st.floats(0, 1), max_size=4))
@@ -338,7 +335,7 @@ def test_memories_that_were_not_reranked_stay_behind_those_that_were(
     ranking.rows += [
         (100 + number, score, Scores()) for number, score in enumerate(sorted(rest, reverse=True))
     ]
-    ranker.rerank(ranking, figures, fusion.blended)
+    ranking.rerank(figures, blended)
     scores = [score for _, score, _ in ranking.rows]
     assert scores == sorted(scores, reverse=True)
     assert [id for id, _, _ in ranking.rows if id >= 100] == [

@@ -12,9 +12,8 @@ import pytest
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb import Database
-from mcpvectordb.postgres import access, schema
-from mcpvectordb.postgres.connection import Server
-from mcpvectordb.postgres.session import readable
+from mcpvectordb.postgres import origins, schema
+from mcpvectordb.postgres.connection import Server, readable
 from tests.support import Letters
 from tests.support_postgres import make_older, problems, published, rows
 
@@ -90,7 +89,7 @@ def attacked(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
                 db.vectors.add(name, [1.0])
                 db.publish(url, origin=name)
         rows(url, "CREATE ROLE hostile LOGIN")
-        access.grant(url, "hostile", "publish", ["two"])
+        origins.grant(url, "hostile", "publish", ["two"])
         yield url, url.replace("postgres@", "hostile@")
     postgres.execute("DROP ROLE hostile")
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import os
+import json
 import socket
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
@@ -18,7 +19,18 @@ psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip i
 from psycopg.conninfo import conninfo_to_dict
 
 from mcpvectordb import Busy, Closed, InvalidInput, NotOurFile, ReadOnly, ReadTimeout, Unreachable
-from mcpvectordb.postgres.connection import Server, ours
+from mcpvectordb.postgres.connection import (
+    FetchedRows,
+    Server,
+    Session,
+    bound_vector,
+    from_text,
+    numbered,
+    ours,
+    to_json,
+    to_text,
+)
+from mcpvectordb.storage import deadline
 from tests.support import ROOT
 from tests.support_postgres import LocalPostgres, rows
 
@@ -177,20 +189,6 @@ def test_a_database_in_another_encoding_is_refused(postgres: LocalPostgres) -> N
     postgres.execute("DROP DATABASE latin")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a socket is no file there")
-def test_a_connection_that_was_cut_is_an_error_and_the_next_call_works(server: Server) -> None:
-    with (
-        pytest.raises(Unreachable, match="was cut; the next call makes a new one"),
-        server.reading() as sql,
-    ):
-        sql.execute("SELECT 1")
-        with socket.socket(fileno=os.dup(sql.fileno())) as own:
-            own.shutdown(socket.SHUT_RDWR)
-        sql.execute("SELECT 2")
-    with server.reading() as sql:
-        assert sql.execute("SELECT 3").fetchone() == (3,)
-
-
 def test_a_backend_that_was_ended_is_an_error_and_the_next_call_works(
     server: Server, postgres_url: str
 ) -> None:
@@ -269,3 +267,89 @@ def test_psycopg_is_imported_only_where_it_is_used_and_the_extra_is_named_withou
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert "pip install 'mcpvectordb[postgres]'" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SELECT ? WHERE a = ?", b"SELECT $1 WHERE a = $2"),
+        ("a = ?1 OR b = ?1 LIMIT ?2", b"a = $1 OR b = $1 LIMIT $2"),
+        ("SELECT '?', \"?\", ?", b"SELECT '?', \"?\", $1"),
+        ("SELECT 'it''s ?' || ?", b"SELECT 'it''s ?' || $1"),
+    ],
+)
+def test_bindings_are_numbered_outside_of_quotes(statement: str, expected: bytes) -> None:
+    assert numbered(statement) == expected
+
+
+def test_rows_are_fetched_as_from_sqlite() -> None:
+    rows = FetchedRows([(1, 2), (3, 4)])
+    assert rows.fetchone() == (1, 2) and rows.fetchall() == [(3, 4)] and rows.fetchone() is None
+    assert FetchedRows([(7,)]).get == 7 and FetchedRows([(1, 2)]).get == (1, 2)
+    assert FetchedRows([]).get is None
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_not_asked(server: Server) -> None:
+    class Gone(Exception):
+        pass
+
+    left: list[str] = []
+
+    def cancelled() -> None:
+        if left:
+            raise Gone
+
+    with (
+        server.reading() as connection,
+        deadline.shared(60, cancelled),
+        deadline.running(60),
+    ):
+        session = Session(connection)
+        assert session.execute("SELECT 1").get == 1
+        left.append("the client")
+        with pytest.raises(Gone):
+            session.execute("SELECT 2")
+
+
+def test_an_embedding_is_sent_with_all_of_its_digits() -> None:
+    numbers = array("f", [0.1, -2.5, 1e-30])
+    assert array("f", json.loads(bound_vector(numbers.tobytes()))) == numbers
+
+
+TEXTS = st.text(st.sampled_from("ab01\0\ufdd0é数"))
+
+
+@given(TEXTS)
+def test_a_text_comes_back_as_it_was_and_has_no_nul_meanwhile(text: str) -> None:
+    assert from_text(to_text(text)) == text
+    assert "\0" not in to_text(text)
+
+
+@given(TEXTS)
+def test_a_text_without_nul_stays_what_it_is(text: str) -> None:
+    plain = text.replace("\0", "").replace("\ufdd0", "")
+    assert to_text(plain) == plain
+
+
+@given(
+    st.recursive(
+        TEXTS | st.integers() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+    )
+)
+def test_json_has_its_texts_and_keys_as_texts_are_stored(value: object) -> None:
+    written = to_json(json.dumps(value, ensure_ascii=False))
+    assert "\\u0000" not in written
+
+    def read(item: object) -> object:
+        if isinstance(item, dict):
+            return {from_text(key): read(each) for key, each in item.items()}
+        if isinstance(item, list):
+            return [read(each) for each in item]
+        return from_text(item) if isinstance(item, str) else item
+
+    assert read(json.loads(written)) == value
+
+
+def test_a_text_that_looks_like_an_escape_is_no_nul() -> None:
+    assert json.loads(to_json(json.dumps({"a": "\\u0000"}))) == {"a": "\\u0000"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb.postgres.differences import Changed, State, differences, digest
+from mcpvectordb.postgres.publish import State, differences, digest
 
 SIDES = st.dictionaries(st.integers(0, 20), st.tuples(st.sampled_from("ab"), st.sampled_from("xy")))
 
@@ -20,19 +20,18 @@ def test_what_differs_is_found_and_nothing_else(
     assert [each.key for each in found.added] == sorted(local.keys() - remote.keys())
     assert found.gone == sorted(remote.keys() - local.keys())
     both = local.keys() & remote.keys()
-    assert found.changed == [
-        Changed(key, tuple(a != b for a, b in zip(local[key], remote[key], strict=True)), key)
-        for key in sorted(both)
+    assert {each.key: each.parts for each in found.changed} == {
+        key: tuple(a != b for a, b in zip(local[key], remote[key], strict=True))
+        for key in both
         if local[key] != remote[key]
-    ]
+    }
     assert found.same == sum(local[key] == remote[key] for key in both)
     assert found.count == len(found.added) + len(found.changed) + len(found.gone)
 
 
 def test_all_parts_of_a_new_item_are_sent() -> None:
-    assert differences([State(1, (b"a", b"b"), 7, b"p")], []).added == [
-        Changed(1, (True, True), 7, b"p")
-    ]
+    [new] = differences([State(1, (b"a", b"b"), 7, b"p")], []).added
+    assert (new.parts, new.passages, new.place) == ((True, True), 7, b"p")
 
 
 def test_a_digest_tells_values_and_their_places_apart() -> None:

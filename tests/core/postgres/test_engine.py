@@ -9,6 +9,8 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +22,19 @@ pytestmark = pytest.mark.long
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
 from mcpvectordb import (
-    Closed,
     Config,
     Database,
     InvalidInput,
-    NotFound,
     NotOurFile,
     ReadOnly,
     ReadTimeout,
     Unreachable,
 )
-from mcpvectordb.index import EVERYTHING, Allowed
+from mcpvectordb.documents.rows import fields
+from mcpvectordb.index.resident import EVERYTHING, Allowed
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.postgres.access import grant
+from mcpvectordb.postgres.connection import DIALECT
+from mcpvectordb.postgres.origins import grant
 from tests.support import Letters
 from tests.support_parity import differences
 from tests.support_postgres import LocalPostgres, rows
@@ -63,7 +65,7 @@ def engine(file: Database, postgres_url: str) -> Iterator[Database]:
         yield db
 
 
-def test_it_says_what_and_where_it_is(engine: Database, postgres_url: str) -> None:
+def test_it_says_what_and_where_it_is(engine: Database, file: Database, postgres_url: str) -> None:
     assert engine.read_only and engine.place.startswith("postgresql://")
     assert engine.place in repr(engine)
     stats = engine.stats()
@@ -73,13 +75,10 @@ def test_it_says_what_and_where_it_is(engine: Database, postgres_url: str) -> No
     assert engine.documents.passed_over() == engine.documents.passed_over("default") == []
     assert engine.documents.descriptions("default", "notes/0.md") == []
     assert engine.documents.waiting(engine.documents.browse()[0].id) == frozenset()
+    elsewhere = replace(engine.documents.browse()[0], source="/gone.md", modified="2025-11-29")
+    assert engine.documents.state(elsewhere) == "" and file.documents.state(elsewhere) == "gone"
     assert engine.memories.indexed_keys() == ()
     assert sum(engine.space().values()) == stats.bytes and "words of documents" in engine.space()
-
-
-def test_both_schemes_of_urls_are_taken(engine: Database, postgres_url: str) -> None:
-    with Database(postgres_url.replace("postgresql://", "postgres://")) as again:
-        assert again.documents.count() == 3
 
 
 def test_a_database_to_which_nothing_was_published_is_refused(postgres_url: str) -> None:
@@ -106,6 +105,7 @@ WRITES: dict[str, Callable[[Database], Any]] = {
     "history": lambda db: db.history(),
     "diff": lambda db: db.diff(1),
     "undo": lambda db: db.undo(),
+    "redo": lambda db: db.redo(),
     "forget": lambda db: db.forget("0.md"),
     "keep_history": lambda db: db.keep_history(False),
     "as_of": lambda db: db.documents.browse(as_of="today"),
@@ -238,27 +238,67 @@ def test_passages_of_another_model_are_found_by_words_and_counted(postgres_url: 
         assert found.backlog.pending == 1 and "another model" in found.backlog.note
 
 
+STRANGE = [
+    "nul \0 mark \ufdd0 0 \ufdd01 end",
+    "mark'; DROP SCHEMA mcpvectordb CASCADE; --",
+    'mark quo"te %s %(x)s \\x41\\ a\tb\r\nc',
+    "mark " + "\U0001f600" * 40,
+]
+
+
 def test_any_text_comes_back_as_it_was(postgres_url: str) -> None:
-    strange = "nul \0 mark \ufdd0 0 \ufdd01 end"
     with Database(":memory:", embedder=Letters()) as file:
-        file.documents.ingest_text(
-            strange, source="s\ufdd0", title=strange, metadata={"a\0": strange, "n": 1e22}
-        )
-        file.memories.add("t\ufdd0", "user", strange, tags=["x\ufdd0"], metadata={"k": strange})
-        file.publish(postgres_url)
+        for text in STRANGE:
+            file.documents.ingest_text(
+                text, source=f"s {text}", title=text, library=text, metadata={text: text, "n": 1e22}
+            )
+            file.memories.add("t\ufdd0", "user", text, tags=[text], metadata={text: [text]})
+            file.vectors.add(text, [1.0], store=text, namespace=text, metadata={text: text})
+        file.publish(postgres_url, origin=STRANGE[0])
+        assert file.publish(postgres_url, origin=STRANGE[0]).changes == 0
         with Database(postgres_url, embedder=Letters()) as engine:
             for question in (
                 lambda db: db.documents.browse(where={"metadata.n": 1e22}),
                 lambda db: db.documents.browse(where={"metadata.n": {"contains": "1e+22"}}),
                 lambda db: db.documents.search("mark"),
                 lambda db: db.memories.browse(thread="t\ufdd0"),
-                lambda db: db.memories.search("mark", tags=["x\ufdd0"]),
+                lambda db: db.memories.search("mark", tags=[STRANGE[0].casefold()]),
+                lambda db: (db.vectors.browse(store=None), db.vectors.stores()),
+                lambda db: db.documents.libraries(),
                 lambda db: [db.documents.text(each.id) for each in db.documents.browse()],
             ):
                 assert not differences(question, file, engine)
 
 
 # When something goes wrong.
+
+
+OWN_DATES = (
+    *("2019-05-06", "2019-05", "2019", 2019, "2020-02-29", "2000-02-29", "2019-05-06 07:08"),
+    *("2019-05-06T23:30:00.1234567-02:00", "2019-05-06T00:30Z", "2019-05-06T07:08:09.999999999"),
+    *("1900-02-29", "2019-02-29", "2019-13", "0001-01-01", "0000", "9999-12-31T23:00-02:00"),
+    *("2019-05-06T24:00", "last summer", "", None, True, 2019.5, ["2019"], {"year": 2019}),
+)
+
+
+def test_the_own_dates_of_documents_are_those_of_the_file(postgres_url: str) -> None:
+    with Database(":memory:", embedder=Letters()) as file:
+        for number, value in enumerate(OWN_DATES):
+            file.documents.ingest_text("tea", source=f"{number}", metadata={"date": value})
+        file.publish(postgres_url, origin="dates")
+        with Database(postgres_url, embedder=Letters()) as engine:
+            for day in ("2019-05-06", "2019-05-07", "2019", "2020", "2000"):
+                for sign in ("eq", "gte", "lt"):
+                    where = {"date": {sign: day}}
+                    assert not differences(partial(_sources, where=where), file, engine), where
+            with engine._file.reading() as sql:
+                date = fields(DIALECT)["date"]
+                found = dict(sql.execute(f"SELECT source, {date} FROM published_documents d"))
+        assert found == {each.source: each.date for each in file.documents}
+
+
+def _sources(db: Database, where: Any) -> list[str]:
+    return [each.source for each in db.documents.browse(where=where, limit=100, sort="path")]
 
 
 def test_a_read_has_a_deadline(engine: Database, postgres_url: str) -> None:
@@ -278,7 +318,7 @@ def test_a_read_without_a_limit_has_none(postgres_url: str, engine: Database) ->
         assert sql.execute("SELECT count(pg_sleep(0.1))").get == 1
 
 
-def cut_at(engine: Database, number: int) -> Callable[[], None]:
+def cut_at(engine: Database, number: int) -> None:
     """Shut the socket of this thread's connection before the statement with this number."""
     with engine._file.reading() as sql:
         session: Any = sql
@@ -290,7 +330,6 @@ def cut_at(engine: Database, number: int) -> Callable[[], None]:
                 its.shutdown(socket.SHUT_RDWR)
 
     session.exec_trace = trace
-    return lambda: None
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 5])
@@ -344,15 +383,6 @@ def test_threads_have_connections_of_their_own(engine: Database) -> None:
     assert found == [before] * 20
 
 
-def test_a_search_sees_one_snapshot(engine: Database, file: Database, postgres_url: str) -> None:
-    with engine._file.reading() as sql:
-        assert sql.execute("SELECT count(*) FROM documents").get == 3
-        file.documents.ingest_text("white tea", source="white")
-        file.publish(postgres_url, origin="one")
-        assert sql.execute("SELECT count(*) FROM documents").get == 3
-    assert engine.documents.count() == 4
-
-
 def test_the_version_is_another_one_after_publishing(
     engine: Database, file: Database, postgres_url: str
 ) -> None:
@@ -367,20 +397,6 @@ def test_warming_it_loads_the_model_alone(engine: Database) -> None:
     engine.warm(wait=True)
     assert not engine.loading
     assert engine.documents.search("green tea").legs == ("text", "vector")
-
-
-def test_after_close_it_says_so(engine: Database) -> None:
-    engine.close()
-    with pytest.raises(Closed, match="was closed"):
-        engine.documents.count()
-
-
-def test_unknown_items_are_not_found(engine: Database) -> None:
-    with pytest.raises(NotFound):
-        engine.documents.get("nobody")
-    assert engine.memories.get([7]) == []
-    with pytest.raises(NotFound):
-        engine.vectors.get("nobody")
 
 
 # Graphs.

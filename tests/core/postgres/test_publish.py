@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import math
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,10 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-pytestmark = pytest.mark.long
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
@@ -30,15 +24,15 @@ from mcpvectordb import (
     Published,
     PublishedItems,
 )
-from mcpvectordb.index.keyword import TITLE_WEIGHT
+from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.postgres import origins, publish
 from mcpvectordb.postgres.connection import Server
-from mcpvectordb.postgres.differences import differences
-from mcpvectordb.postgres.publish import PASSAGES, DocumentsToPublish, Publication
-from mcpvectordb.postgres.values import from_text
-from mcpvectordb.postgres.words import Tokenizer, stored_term
-from tests.support import Letters, scaled
-from tests.support_postgres import LocalPostgres, published, rows, versions_of_rows
+from mcpvectordb.postgres.keyword import stored_term
+from mcpvectordb.postgres.publish import PASSAGES, DocumentsToPublish, Publication, differences
+from tests.support import Letters
+from tests.support_postgres import published, rows, versions_of_rows
+
+pytestmark = pytest.mark.long
 
 TEA = "# Tea\n\nGreen tea brews at 80 degrees.\n\n## Milk\n\nNone, parseHTMLDocument says.\n"
 
@@ -81,20 +75,6 @@ def test_everything_is_published_and_has_the_ids_of_the_file(
     assert len(found["document_embeddings"]) == len(chunks)
 
 
-def test_embeddings_are_the_exact_numbers_of_the_file(db: Database, postgres_url: str) -> None:
-    filled(db)
-    db.publish(postgres_url)
-    with db._file.reading() as sql:
-        expected = {
-            chunk: np.frombuffer(raw, "<f4").tolist()
-            for chunk, raw in sql.execute("SELECT chunk, embedding FROM document_embeddings")
-        }
-    found = rows(
-        postgres_url, "SELECT chunk, embedding::real[] FROM mcpvectordb.document_embeddings"
-    )
-    assert {chunk: np.array(numbers, "<f4").tolist() for chunk, numbers in found} == expected
-
-
 def test_only_what_changed_is_written(db: Database, postgres_url: str) -> None:
     filled(db)
     db.publish(postgres_url)
@@ -135,7 +115,7 @@ def test_a_successor_and_what_it_replaces_change_places_in_one_transaction(
     with closing(Server(postgres_url)) as server, server.reading() as remote:
         origin = origins.Origin(0, "mine", uuid.uuid4())
         # Without a model, the embeddings of the others differ, too.
-        shelf = DocumentsToPublish(Publication(origin, None, None), db._indexes[0])
+        shelf = DocumentsToPublish(Publication(origin, None), db._indexes[0])
         with db._file.reading() as local:
             found = differences(shelf.local(local), shelf.remote(remote))
         sent = list(shelf.batches(remote, found))
@@ -352,26 +332,17 @@ def test_a_publisher_that_lost_its_lock_stops_when_another_one_writes(
     own, server = origins.name_of_file(db._file), Server(postgres_url)
     db.publish(postgres_url, origin="mine")
     with origins.locked(server, "mine", own, 1) as first, server.writing() as sql:
-        origins.claim(sql, first, origins.OriginChoice(None, None))
+        origins.claim(sql, first, (None, None))
     with origins.locked(server, "mine", own, 1) as second, server.writing() as sql:
         first.verify(sql)
-        origins.claim(sql, second, origins.OriginChoice(None, None))
+        origins.claim(sql, second, (None, None))
         second.verify(sql)
         with pytest.raises(Busy, match="another process publishes 'mine'"):
             first.verify(sql)
     server.close()
 
 
-def test_progress_counts_up_to_all_items(db: Database, postgres_url: str) -> None:
-    filled(db)
-    seen: list[Progress] = []
-    db.publish(postgres_url, progress=seen.append)
-    assert {each.step for each in seen} == {"publish"}
-    assert [each.total for each in seen] == [6] * len(seen)
-    assert [each.done for each in seen] == sorted(each.done for each in seen) and seen[-1].done == 6
-
-
-def test_progress_is_reported_while_much_is_compared_and_vacuumed(
+def test_progress_is_reported_while_much_is_compared_sent_and_vacuumed(
     db: Database, postgres_url: str
 ) -> None:
     ids = [str(number) for number in range(2_500)]
@@ -382,6 +353,9 @@ def test_progress_is_reported_while_much_is_compared_and_vacuumed(
     compared = [each.done for each in seen if each.step == "compare"]
     assert compared == [1_000, 1_000, 2_000]
     assert [each.done for each in seen if each.step == "vacuum"] == [0, 1]
+    sent = [each.done for each in seen if each.step == "publish"]
+    assert sent == sorted(sent) and sent[-1] == 3_500
+    assert {each.total for each in seen if each.step == "publish"} == {3_500}
 
 
 def test_an_exception_of_the_progress_callback_ends_the_work_and_the_next_publish_goes_on(
@@ -407,55 +381,6 @@ def test_an_exception_of_the_progress_callback_ends_the_work_and_the_next_publis
 
 
 # What PostgreSQL cannot hold, and what is unusual.
-
-HOSTILE = [
-    "'; DROP SCHEMA mcpvectordb CASCADE; --",
-    "nul\0nul",
-    "\ufdd00",
-    'quo"te',
-    "%s %(x)s",
-    "\\x41\\",
-    "a\tb\r\nc",
-    "\U0001f600" * 40,
-]
-
-
-def test_hostile_names_come_back_as_they_were(db: Database, postgres_url: str) -> None:
-    for name in HOSTILE:
-        db.documents.ingest_text(
-            f"text {name}",
-            source=f"s {name}",
-            title=name,
-            library=name[:200],
-            metadata={name: name},
-        )
-        db.memories.add(name, "user", f"text {name}", tags=[name], metadata={name: [name]})
-        db.vectors.add(name, [1.0], store=name[:200], namespace=name[:200], metadata={name: name})
-    report = db.publish(postgres_url, origin=HOSTILE[1])
-    assert report.changes == 3 * len(HOSTILE)
-
-    def column(table: str, name: str) -> set[str]:
-        return {
-            from_text(value)
-            for (value,) in rows(postgres_url, f"SELECT {name} FROM mcpvectordb.{table}")
-        }
-
-    assert column("documents", "title") == set(HOSTILE)
-    assert column("documents", "source") == {f"s {name}" for name in HOSTILE}
-    assert column("documents", "library") == set(HOSTILE)
-    assert column("document_chunks", "tile") == {f"text {name}" for name in HOSTILE}
-    assert {json.dumps(json.loads(each)) for each in column("documents", "metadata")} == {
-        json.dumps({name: name}) for name in HOSTILE
-    }
-    assert {
-        from_text(key)
-        for (fields,) in rows(postgres_url, "SELECT fields FROM mcpvectordb.documents")
-        for key in fields
-    } == set(HOSTILE)
-    memories = {each.thread for each in db.memories.browse(limit=100)}
-    assert column("contexts", "thread") == memories
-    assert column("vectors", "id") == column("stores", "name") == set(HOSTILE)
-    assert db.publish(postgres_url, origin=HOSTILE[1]).changes == 0
 
 
 def test_metadata_of_a_megabyte_and_words_of_thousands_of_letters_are_published(
@@ -508,88 +433,94 @@ def test_numbers_that_float32_or_pgvector_cannot_hold_are_kept_as_they_are(
     assert found["wide"][0] is None and found["wide"][1] == wide.tobytes()
 
 
-# Statistics and scores.
+# Graphs.
 
-WORDS = st.lists(
-    st.sampled_from("tea teas milk Milch 数据库 数据 parseTea e-mail the a".split()), max_size=8
-).map(" ".join)
-BM25 = """
-WITH n AS (SELECT sum(items)::float8 AS items, sum(tokens)::float8 / sum(items) AS average
-           FROM mcpvectordb.totals WHERE shelf = %(shelf)s AND origin = %(origin)s),
-     t AS (SELECT f.term, greatest(1e-6, ln((greatest(0, n.items - f.items) + 0.5) / (f.items + 0.5))) AS idf
-           FROM mcpvectordb.{terms} f CROSS JOIN n WHERE f.term = %(term)s AND f.origin = %(origin)s)
-SELECT w.item & ((1::bigint << 40) - 1), t.idf * (w.weight * 2.2 / (w.weight + 1.2 * (0.25 + 0.75 * w.tokens / n.average)))
-FROM t JOIN mcpvectordb.{words} w ON w.term = t.term AND w.origin = %(origin)s CROSS JOIN n
-"""
-
-
-def scores(
-    sql: Any, origin: int, shelf: str, words: str, terms: str, term: str
-) -> dict[int, float]:
-    statement = BM25.format(words=words, terms=terms).encode()
-    found = sql.execute(statement, {"shelf": shelf, "origin": origin, "term": term})
-    return dict(found.fetchall())
-
-
-@pytest.fixture(scope="module")
-def url(postgres: LocalPostgres) -> Iterator[str]:
-    with postgres.database() as made:
-        yield made
-
-
-def test_the_title_counts_as_much_as_in_the_file() -> None:
-    assert TITLE_WEIGHT == 2  # which the trigger of document_chunks says by repeating the title
-
-
-@settings(max_examples=scaled(15))
-@given(
-    st.lists(st.tuples(WORDS, WORDS.filter(str.strip)), min_size=1, max_size=5),
-    st.lists(WORDS.filter(str.strip), max_size=3),
-    st.data(),
-)
-def test_bm25_is_that_of_fts5(
-    url: str, documents: list[tuple[str, str]], memories: list[str], data: st.DataObject
-) -> None:
-    with Database(":memory:", embedder=Letters()) as db:
-        for number, (title, text) in enumerate(documents):
-            db.documents.ingest_text(f"# Head\n\n{text}", source=str(number), title=title or None)
-        for number, text in enumerate(memories):
-            db.memories.add(str(number), "user", text)
-        db.publish(url, origin="one")
-        gone = data.draw(st.sets(st.sampled_from(range(len(documents)))))
-        for each in db.documents.browse():
-            if int(each.source) in gone:
-                db.documents.delete(each.id)
-        db.publish(url, origin="one")
-        ((origin,),) = rows(url, "SELECT key FROM mcpvectordb.origins WHERE name = 'one'")
-        with db._file.reading() as sql, psycopg.connect(url) as remote:
-            for tables in WORD_TABLES:
-                compare_with_fts5(sql, remote, origin, *tables)
-    rows(url, "DELETE FROM mcpvectordb.origins WHERE name = 'one'")
-
-
-WORD_TABLES = (
-    ("document_words", "document_terms", "document", TITLE_WEIGHT),
-    ("context_words", "context_terms", "context", 1),
-    ("context_spellings", "context_spelling_terms", "context", 1),
+GRAPHS = (
+    "SELECT indexname FROM pg_indexes WHERE schemaname = 'mcpvectordb' AND indexname LIKE '%graph%' "
+    "ORDER BY 1"
 )
 
 
-def compare_with_fts5(
-    sql: Any, remote: Any, origin: int, table: str, terms: str, shelf: str, weight: int
+@pytest.fixture
+def small(path: Path) -> Iterator[Database]:
+    """A new database whose embeddings need a graph from 21 on."""
+    with Database(path, embedder=Letters(), tuning=Tuning(engine_rows=20)) as opened:
+        yield opened
+
+
+def test_a_graph_is_made_when_there_are_enough_rows_and_only_then(
+    small: Database, postgres_url: str
 ) -> None:
-    """Every term of an FTS5 table has the same rows, frequency and scores in PostgreSQL."""
-    sql.execute(f"CREATE VIRTUAL TABLE temp.v USING fts5vocab('main', '{table}', 'row')")
-    known = dict(sql.execute("SELECT term, doc FROM temp.v").fetchall())
-    sql.execute("DROP TABLE temp.v")
-    stored = remote.execute(f"SELECT term, items FROM mcpvectordb.{terms} WHERE origin = {origin}")
-    assert dict(stored.fetchall()) == known
-    match = f"SELECT rowid, -bm25({table}, {weight}) FROM {table} WHERE {table} MATCH ?"
-    stemmed = Tokenizer(stemmed=table != "context_spellings")
-    for term in known:
-        if stemmed.terms(term) == [term]:  # otherwise a query for it is one for another term
-            expected = dict(sql.execute(match, (f'"{term}"',)).fetchall())
-            found = scores(remote, origin, shelf, table, terms, term)
-            assert found.keys() == expected.keys()
-            for id, score in expected.items():
-                assert math.isclose(found[id], score, rel_tol=1e-9)
+    for number in range(20):
+        small.documents.ingest_text(f"document {number}", source=str(number))
+    small.publish(postgres_url)
+    assert rows(postgres_url, GRAPHS) == []
+    small.documents.ingest_text("one more", source="more")
+    small.publish(postgres_url)
+    assert rows(postgres_url, GRAPHS) == [("document_embeddings_graph_1",)]
+    small.documents.ingest_text("and another", source="another")
+    small.publish(postgres_url)
+    assert len(rows(postgres_url, GRAPHS)) == 1
+
+
+def test_a_publish_that_was_ended_before_its_graph_is_finished_by_the_next(
+    small: Database, postgres_url: str
+) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(progress: Progress) -> None:
+        if progress.done == progress.total:
+            raise Enough
+
+    for number in range(21):
+        small.documents.ingest_text(f"document {number}", source=str(number))
+    with pytest.raises(Enough):
+        small.publish(postgres_url, progress=stop)
+    unfinished = "SELECT published_at IS NULL FROM mcpvectordb.origins"
+    assert (rows(postgres_url, unfinished), rows(postgres_url, GRAPHS)) == ([(True,)], [])
+    assert small.publish(postgres_url).changes == 0
+    assert rows(postgres_url, unfinished) == [(False,)]
+    assert rows(postgres_url, GRAPHS) == [("document_embeddings_graph_1",)]
+
+
+def test_the_graph_of_a_model_has_the_rows_of_all_origins(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        with Database(
+            tmp_path / f"{name}.db", embedder=Letters(), tuning=Tuning(engine_rows=20)
+        ) as db:
+            for number in range(15):
+                db.documents.ingest_text(f"{name} {number}", source=str(number))
+            db.publish(postgres_url)
+    with psycopg.connect(postgres_url) as sql:
+        sql.execute(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexscan = on"
+        )
+        statement = (
+            "SELECT chunk FROM mcpvectordb.document_embeddings WHERE model = 1 "
+            "ORDER BY l2_normalize(embedding)::halfvec(32) <=> (SELECT embedding FROM "
+            "mcpvectordb.document_embeddings ORDER BY chunk LIMIT 1)::halfvec(32) LIMIT 30"
+        )
+        plan = "\n".join(line for (line,) in sql.execute(f"EXPLAIN {statement}").fetchall())
+        assert "document_embeddings_graph_1" in plan
+        assert len(sql.execute(statement).fetchall()) == 30
+
+
+def test_stores_that_rank_by_cosine_get_a_graph_whatever_their_numbers(
+    small: Database, postgres_url: str
+) -> None:
+    numbers = np.random.default_rng(1).standard_normal((30, 8)) * 1e6  # above all half floats
+    ids = [str(number) for number in range(30)]
+    small.vectors.add_many(ids, numbers, store="near")
+    small.vectors.add_many(ids, numbers, store="far", metric="euclidean")
+    small.vectors.add_many(ids, np.ones((30, 4_001)), store="wide")
+    small.vectors.add("huge", [1e300] * 8, store="near")
+    small.publish(postgres_url)
+    assert rows(postgres_url, GRAPHS) == [
+        ("vector_embeddings_graph_1_8",),
+        ("vector_embeddings_graph_3_4001",),
+    ]
+    small.vectors.add("zero", [0.0] * 8, store="near")
+    assert small.publish(postgres_url).vectors.added == 1

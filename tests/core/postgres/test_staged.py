@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import struct
 
 import numpy as np
 import pytest
@@ -12,21 +11,10 @@ from tests.support import scaled
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install '.[test]'")
 
-from mcpvectordb.postgres.staged import (
-    HEADER,
-    TRAILER,
-    blob,
-    int4,
-    int8,
-    json_text,
-    row,
-    text,
-    vector,
-)
-from mcpvectordb.postgres.values import from_text
+from mcpvectordb.postgres.connection import from_text
+from mcpvectordb.postgres.staged import equip
 from tests.support_postgres import LocalPostgres
 
-FIELDS = (int4, int8, text, blob, json_text, vector)
 FLOATS = st.lists(
     st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=5
 )
@@ -57,24 +45,19 @@ def url(postgres: LocalPostgres):  # type: ignore[no-untyped-def]
 def test_postgresql_reads_the_values_that_were_written(
     url: str, values: list[tuple[object, ...]]
 ) -> None:
-    written = b"".join(
-        row(
-            FIELDS,
-            [
-                *plain,
-                None if fields is None else json.dumps(fields),
-                None if numbers is None else np.array(numbers, "<f4").tobytes(),
-            ],
-        )
-        for *plain, fields, numbers in values
-    )
     with psycopg.connect(url) as sql:
+        equip(sql)
         sql.execute(
             "CREATE TEMP TABLE t (n serial, a int4, b int8, c text, d bytea, e json, f vector)"
         )
         with sql.cursor().copy("COPY t (a, b, c, d, e, f) FROM STDIN (FORMAT binary)") as copy:
-            copy.write(HEADER + written + TRAILER)
+            copy.set_types(["int4", "int8", "text", "bytea", "json", "vector"])
+            for *plain, fields, numbers in values:
+                said = None if fields is None else json.dumps(fields)
+                vector = None if numbers is None else np.array(numbers, "<f4").tobytes()
+                copy.write_row([*plain, said, vector])
         found = sql.execute("SELECT a, b, c, d, e, f::real[] FROM t ORDER BY n").fetchall()
+        assert sql.execute("SELECT %s", ("\ufdd0",)).fetchone() == ("\ufdd0",)  # as it is
     for (a, b, c, d, e, f), expected in zip(found, values, strict=True):
         assert (a, b, d) == (expected[0], expected[1], expected[3])
         assert (None if c is None else from_text(c)) == expected[2]
@@ -84,10 +67,3 @@ def test_postgresql_reads_the_values_that_were_written(
             else {from_text(k): from_text(v) if isinstance(v, str) else v for k, v in e.items()}
         ) == expected[4]
         assert (None if f is None else np.array(f, "<f4").tolist()) == expected[5]
-
-
-def test_a_null_has_no_bytes_and_a_row_says_how_many_fields_it_has() -> None:
-    assert (
-        row((int4, text), (None, "é"))
-        == struct.pack(">hi", 2, -1) + struct.pack(">i", 2) + "é".encode()
-    )

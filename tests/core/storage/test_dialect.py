@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 from mcpvectordb import Database, InvalidInput, is_database_url
-from mcpvectordb.storage.dialect import SQLITE, dialect_of
+from mcpvectordb.storage.dialect import SQLITE, FileConnection
 
 
 def test_urls_of_postgresql_are_told_from_paths() -> None:
@@ -23,6 +22,9 @@ def test_another_url_is_refused_and_not_repeated(url: str, tmp_path: Path) -> No
         assert "secret" not in str(caught.value)
 
 
-def test_a_connection_to_sqlite_has_its_dialect() -> None:
-    assert dialect_of(apsw.Connection(":memory:")) is SQLITE
-    assert not SQLITE.origins
+def test_a_connection_says_whether_its_transaction_has_written() -> None:
+    sql = FileConnection(":memory:")
+    sql.execute("CREATE TABLE notes (text); BEGIN")
+    assert sql.dialect is SQLITE and not SQLITE.origins and not sql.may_roll_back
+    sql.execute("INSERT INTO notes VALUES ('a')")
+    assert sql.may_roll_back

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 
 import apsw
@@ -8,81 +10,76 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb.text.query import (
+    MAX_DEPTH,
     MAX_DISTINCT_TERMS,
     MAX_JOINED,
     MAX_REPEATS,
     FulltextQuery,
+    boolean_query,
+    idf,
     match_query,
     parse_all_terms,
     parse_query,
     phrase_query,
     prefix_query,
-    snippet_terms,
+    saturate,
     without_operators,
 )
-from mcpvectordb.text.tokens import index_text, is_non_latin
+from mcpvectordb.text.tokens import index_text
 
+PIECES = """
+    " - AND OR NOT NEAR ( ) * ^ : title: 数据库 it's E-4021 parseHTML { } + && bb* aaa word
+""".split()
 queries = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.lists(
-    st.sampled_from(
-        [
-            '"',
-            "-",
-            "AND",
-            "OR",
-            "NOT",
-            "NEAR",
-            "(",
-            ")",
-            "*",
-            "^",
-            ":",
-            "title:",
-            "数据库",
-            "it's",
-            "E-4021",
-            "parseHTML",
-            " ",
-            "\x00",
-            "{",
-            "}",
-            "+",
-            "\u0301",
-            "word",
-        ]
-    ),
-    max_size=12,
+    st.sampled_from([*PIECES, " ", "\x00", "\u0301"]), max_size=25
 ).map(" ".join)
 
 
-def index(*texts: str) -> apsw.Connection:
+@functools.lru_cache(maxsize=200)
+def table(*texts: str, stemmed: bool = True) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    connection.execute(
-        "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')"
-    )
+    tokenizer = "porter " * stemmed + "unicode61 remove_diacritics 2"
+    connection.execute(f"CREATE VIRTUAL TABLE t USING fts5(text, tokenize='{tokenizer}')")
     connection.executemany(
         "INSERT INTO t (text) VALUES (?)", [(index_text(text),) for text in texts]
     )
     return connection
 
 
-def found(query: str, *texts: str) -> list[int]:
-    parsed = parse_query(query)
-    if not parsed.match:
-        return []
-    expression = f"({parsed.match}) NOT ({parsed.excluded})" if parsed.excluded else parsed.match
-    rows = index(*texts).execute(
+def matching(expression: str, *texts: str, stemmed: bool = True) -> list[int]:
+    """The numbers of the texts that an FTS5 expression matches, best first."""
+    rows = table(*texts, stemmed=stemmed).execute(
         "SELECT rowid FROM t WHERE t MATCH ? ORDER BY bm25(t), rowid", (expression,)
     )
     return [row - 1 for (row,) in rows]
 
 
+def found(query: str, *texts: str) -> list[int]:
+    parsed = parse_query(query)
+    expression = f"({parsed.match}) NOT ({parsed.excluded})" if parsed.excluded else parsed.match
+    return matching(expression, *texts) if parsed.match else []
+
+
+def asked(asked: FulltextQuery, *texts: str, stemmed: bool = True) -> list[int]:
+    """What the first interpretation that finds anything finds."""
+    readings = (
+        matching(each.expression, *texts, stemmed=stemmed) for each in asked.interpretations
+    )
+    return sorted(next(filter(None, readings), []))
+
+
 @given(query=queries)
 def test_any_string_is_a_valid_query(query: str) -> None:
-    found(query, "some words to look at", "数据库")
-    parsed = parse_query(query)
-    for expression in (parsed.required, parsed.excluded):
-        if expression:
-            index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (expression,)).fetchall()
+    texts = ("some words to look at", "数据库")
+    found(query, *texts)
+    parsed, all_terms = parse_query(query), parse_all_terms(query)
+    terms = [term.expression for term in (*all_terms.terms, *all_terms.excluded)]
+    for expression in filter(None, (parsed.required, parsed.excluded, *terms)):
+        matching(expression, *texts)
+    assert len(all_terms.terms) <= MAX_JOINED and len(all_terms.excluded) <= MAX_JOINED
+    for read in (match_query, prefix_query, phrase_query, boolean_query):
+        for stemmed in (True, False):
+            asked(read(query), *texts, stemmed=stemmed)
 
 
 @given(
@@ -192,29 +189,6 @@ def test_a_long_query_is_cut_to_a_bounded_expression() -> None:
     assert terms.count('"common"') == MAX_REPEATS
 
 
-def spelled(*texts: str) -> apsw.Connection:
-    connection = apsw.Connection(":memory:")
-    connection.execute(
-        "CREATE VIRTUAL TABLE t USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
-    )
-    connection.executemany(
-        "INSERT INTO t (text) VALUES (?)", [(index_text(text),) for text in texts]
-    )
-    return connection
-
-
-def asked(asked: FulltextQuery, *texts: str, stemmed: bool = True) -> list[int]:
-    """What the first interpretation that finds anything finds."""
-    connection = (index if stemmed else spelled)(*texts)
-    for reading in asked.interpretations:
-        rows = connection.execute(
-            "SELECT rowid - 1 FROM t WHERE t MATCH ? ORDER BY rowid", (reading.expression,)
-        ).fetchall()
-        if rows:
-            return [row for (row,) in rows]
-    return []
-
-
 @pytest.mark.parametrize("read", [match_query, prefix_query])
 def test_words_beyond_the_bound_are_ignored_and_the_note_says_so(
     read: Callable[[str], FulltextQuery],
@@ -232,13 +206,6 @@ def test_a_single_letter_is_a_prefix_only_as_the_whole_query() -> None:
     assert asked(prefix_query("c"), "c", "compiler") == [0, 1]
     assert asked(prefix_query("c comp"), "a c compiler", "a cc compiler") == [0]
     assert asked(prefix_query("数 comp"), "数据 compiler") == [0]
-
-
-@given(query=queries)
-def test_any_string_is_valid_for_every_kind_of_full_text_query(query: str) -> None:
-    for read in (match_query, prefix_query, phrase_query):
-        for stemmed in (True, False):
-            asked(read(query), "some words to look at", "数据库", stemmed=stemmed)
 
 
 def test_match_requires_all_words_and_falls_back_to_any() -> None:
@@ -261,16 +228,9 @@ def test_match_reads_operators_and_signs_as_words() -> None:
     word=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12), length=st.integers(1, 12)
 )
 def test_prefix_finds_a_word_by_any_of_its_beginnings(word: str, length: int) -> None:
-    assert asked(prefix_query(word[:length]), f"before {word} after", stemmed=False) == [0]
-
-
-@pytest.mark.parametrize(
-    "word", "authentication hoping sensibility happiness relational abilities flies agreed".split()
-)
-def test_prefix_finds_words_that_a_stemmer_changes(word: str) -> None:
-    for length in range(1, len(word) + 1):
-        assert asked(prefix_query(word[:length]), word, stemmed=False) == [0]
-    assert asked(prefix_query(word + "x"), word, stemmed=False) == []
+    text = f"before {word} after"
+    assert asked(prefix_query(word[:length]), text, stemmed=False) == [0]
+    assert asked(prefix_query(f"{word}x"), text, stemmed=False) == []
 
 
 def test_prefix_requires_all_words_and_ignores_a_star() -> None:
@@ -300,22 +260,6 @@ def test_a_long_query_is_cut_at_a_word_and_the_note_says_so() -> None:
     for read in (match_query, prefix_query, phrase_query):
         assert "2,000 characters" in read(query).note
     assert phrase_query(query).interpretations[0].terms[0].text == " ".join(["apple"] * 333)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("数据库索引 in", True),
-        ("что такое индекс", True),
-        ("naïve café œuvre", False),
-        ("Ærøskøbing ệ", False),
-        ("123 ???", False),
-        ("", False),
-        ("SQLite 数", False),
-    ],
-)
-def test_a_text_is_non_latin_when_most_of_its_letters_are(text: str, expected: bool) -> None:
-    assert is_non_latin(text) is expected
 
 
 def test_identifiers_with_digits_are_found_whole_and_by_their_parts() -> None:
@@ -362,14 +306,6 @@ def test_content_terms_leave_out_stop_words() -> None:
     ]
 
 
-@given(query=queries)
-def test_every_term_of_any_query_is_a_valid_fts5_expression(query: str) -> None:
-    found = parse_all_terms(query)
-    for term in (*found.terms, *found.excluded):
-        index("x").execute("SELECT rowid FROM t WHERE t MATCH ?", (term.expression,)).fetchall()
-    assert len(found.terms) <= MAX_JOINED and len(found.excluded) <= MAX_JOINED
-
-
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -383,4 +319,146 @@ def test_every_term_of_any_query_is_a_valid_fts5_expression(query: str) -> None:
     ],
 )
 def test_snippets_look_for_content_words_and_cjk_parts(query: str, expected: list[str]) -> None:
-    assert snippet_terms(query) == expected
+    assert parse_query(query).content_words == expected
+
+
+# Boolean queries.
+
+LETTERS = ("aaa", "bbb", "ccc")
+TEXTS = [
+    " ".join(chosen) for length in range(4) for chosen in itertools.combinations(LETTERS, length)
+]
+Tree = str | tuple[str, ...]
+
+
+def chosen(query: str) -> set[str]:
+    return {TEXTS[number] for number in asked(boolean_query(query), *TEXTS)}
+
+
+def written(tree: Tree) -> str:
+    match tree:
+        case ("NOT", inner):
+            return f"NOT {written(inner)}"
+        case (operator, one, other):
+            return f"({written(one)} {operator} {written(other)})"
+    return str(tree)
+
+
+def holds(tree: Tree, text: str) -> bool:
+    match tree:
+        case ("NOT", inner):
+            return not holds(inner, text)
+        case ("AND" | "", one, other):
+            return holds(one, text) and holds(other, text)
+        case ("OR", one, other):
+            return holds(one, text) or holds(other, text)
+    return str(tree) in text.split()
+
+
+trees = st.recursive(
+    st.sampled_from(LETTERS),
+    lambda inner: (
+        st.tuples(st.just("NOT"), inner) | st.tuples(st.sampled_from(["AND", "OR"]), inner, inner)
+    ),
+    max_leaves=10,
+)
+
+
+@given(tree=trees)
+def test_a_query_matches_exactly_the_texts_that_fulfil_its_formula(tree: Tree) -> None:
+    expected = {text for text in TEXTS if holds(tree, text)}
+    asked = boolean_query(written(tree))
+    if "" in expected:  # true for a text without words, so it only leaves things out
+        assert not asked.interpretations and "leaves things out" in asked.note
+    else:
+        assert chosen(written(tree)) == expected and asked.note == ""
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("aaa bbb", "aaa AND bbb"),
+        ("aaa NOT bbb", "aaa AND NOT bbb"),
+        ("NOT bbb AND aaa", "aaa NOT bbb"),
+        ("aaa OR bbb AND ccc", "aaa OR (bbb AND ccc)"),
+        ("aaa OR bbb NOT ccc", "aaa OR (bbb NOT ccc)"),
+        ("aaa NOT bbb ccc", "aaa NOT (bbb AND ccc)"),
+        ("NOT NOT aaa", "aaa"),
+        ("aaa AND &&", "aaa"),
+        ("(aaa) (bbb OR ccc)", "aaa AND (bbb OR ccc)"),
+        ("aa* NOT bbb", "aaa NOT bbb"),
+        ('"aaa bbb" OR "ccc"', '"aaa bbb" OR ccc'),
+    ],
+)
+def test_groups_bind_before_not_before_and_before_or(query: str, same: str) -> None:
+    assert boolean_query(query).note == ""
+    assert chosen(query) == chosen(same) != set()
+
+
+def test_a_phrase_matches_its_words_in_order_only() -> None:
+    assert chosen('"aaa bbb"') == {"aaa bbb", "aaa bbb ccc"}
+    assert chosen('"bbb aaa"') == set()
+
+
+def test_operators_in_lower_case_are_words() -> None:
+    assert chosen("aaa or bbb") == set()
+    assert [
+        term.text
+        for reading in boolean_query("aaa or bbb").interpretations
+        for term in reading.terms
+    ] == ["aaa", "or", "bbb"]
+
+
+@pytest.mark.parametrize(
+    "query", ["AND", "NOT", "AND OR NOT", "(AND)", "( )", "", "   ", "&& || !", '"', '""']
+)
+def test_a_query_without_words_finds_nothing(query: str) -> None:
+    assert boolean_query(query).interpretations == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("aaa AND", "nothing between AND and its end"),
+        ("AND aaa", "nothing between its beginning and AND"),
+        ("aaa OR AND bbb", "nothing between OR and AND"),
+        ("(aaa bbb", "a ( is not closed"),
+        ("aaa bbb)", "a ) closes nothing"),
+        ('aaa "bbb', 'a " is not closed'),
+        ("aaa () bbb", "nothing between ( and )"),
+        ("aaa bbb NOT", "NOT and its end"),
+        ("(" * 40 + "aaa bbb" + ")" * 40, "nested more than 10 deep"),
+        ("aaa bbb " * 40, "more than 32 words"),
+        ("aaa OR b*", "b* is the beginning of too many words"),
+    ],
+)
+def test_a_malformed_query_is_read_as_words_and_its_note_says_why(query: str, reason: str) -> None:
+    asked = boolean_query(query)
+    assert reason in asked.note and asked.note.endswith("its words were looked for instead")
+    assert chosen(query) >= {"aaa bbb"}
+
+
+def test_fts5_accepts_a_query_of_the_greatest_allowed_depth() -> None:
+    query = "aaa"
+    for _ in range(MAX_DEPTH):
+        query = f"(ccc OR bbb AND {query} AND NOT ddd)"
+    assert boolean_query(query).note == ""
+    assert "aaa bbb" in chosen(query)
+
+
+def test_negated_terms_are_not_among_the_terms_to_highlight() -> None:
+    (reading,) = boolean_query("aaa AND NOT (bbb NOT ccc)").interpretations
+    assert [term.text for term in reading.terms] == ["aaa", "ccc"]
+
+
+# BM25.
+
+
+def test_saturated_bm25_keeps_order_and_stays_below_1() -> None:
+    values = [saturate(score) for score in (0, 0.5, 1, 10, 1000)]
+    assert values == sorted(values) and values[0] == 0 and values[-1] < 1
+
+
+def test_a_rarer_term_has_a_higher_idf_and_no_idf_is_zero() -> None:
+    worths = [idf(1_000, having) for having in (0, 1, 10, 499, 500, 1_000)]
+    assert worths == sorted(worths, reverse=True) and worths[-1] == worths[-2] == 1e-6

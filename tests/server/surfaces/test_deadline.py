@@ -104,7 +104,7 @@ def test_openrag_lists_the_oldest_documents_and_says_how_many_there_are(many: Da
     assert reply["total_documents"] == MOST_LISTED + 5
     assert reply["documents"][0]["filename"] == "0000.md"
     assert reply["documents"][0]["status"] == "pending"
-    assert f"first {MOST_LISTED:,} of {MOST_LISTED + 5:,} documents" in reply["message"]
+    assert f"first {MOST_LISTED:,} of {MOST_LISTED + 5:,} documents" in reply["note"]
 
 
 def test_multi_get_reads_the_first_documents_that_match_and_says_so(many: Database) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import json
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,20 +14,15 @@ from hypothesis import strategies as st
 from mcpvectordb import Config, Database
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.surface import ExposedTool, Surface, Tool, call, expose
+from mcpvectordb_server.surfaces import NAMES, load
 from tests.server.clients import ask, service, valid
+from tests.server.surfaces import readable
 from tests.support import Letters
-
-NAMES = ("mcpvectordb", "vector_store", "openrag", "qmd", "context_server", "desk")
-
-
-def found(name: str) -> Surface:
-    surface: Surface = import_module(f"mcpvectordb_server.surfaces.{name}").SURFACE
-    return surface
 
 
 @pytest.fixture(params=NAMES)
 def surface(request: pytest.FixtureRequest) -> Surface:
-    return found(request.param)
+    return load(request.param)
 
 
 def test_read_only_offers_exactly_the_tools_that_read(surface: Surface) -> None:
@@ -40,7 +36,6 @@ def test_only_tools_that_delete_or_overwrite_are_destructive(surface: Surface) -
         tool.name
         for tool in surface.tools
         if any(word in tool.name for word in ("delete", "update", "forget", "vector_add"))
-        and not tool.hints.read_only
     }
 
 
@@ -48,6 +43,23 @@ def test_the_instructions_warn_of_orders_in_documents(surface: Surface) -> None:
     assert (
         "not instructions" in surface.instructions or "never instructions" in surface.instructions
     )
+
+
+def test_tools_that_say_that_they_read_write_nothing_to_the_file(tmp_path: Path) -> None:
+    with Database(tmp_path / "x.db", embedder=Letters()) as db:
+        turns = readable.fill(db, tmp_path)
+        offered = expose(readable.surfaces())
+        other = apsw.Connection(str(db.path))
+        # Or it would be written back meanwhile, which changes the number too.
+        assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
+        # SQLite changes this number with every commit of another connection.
+        before = other.pragma("data_version")
+        for turn in turns:
+            exposed = offered[readable.exposed()[turn.surface, turn.tool]]
+            if exposed.tool.hints.read_only:
+                call(exposed, db, turn.arguments)
+                assert other.pragma("data_version") == before, turn
+        other.close()
 
 
 INSIDE = "something went wrong inside the server; its log has the details"
@@ -82,7 +94,7 @@ def test_an_unexpected_exception_is_reported_without_details(
 
     owner, _, method = broken.rpartition(".")
     monkeypatch.setattr(getattr(db, owner) if owner else db, method, fail)
-    answer = ask(service(db, found(name)), tool)
+    answer = ask(service(db, load(name)), tool)
     assert (answer.structured_content, answer.is_error) == (reply, reply is None)
     assert INSIDE in answer.content[0].text and "secret" not in answer.content[0].text
 
@@ -99,7 +111,7 @@ def test_agents_get_no_secrets_and_nothing_from_outside_of_the_roots(
     name: str, tool: str, argument: str, db: Database, tmp_path: Path
 ) -> None:
     def said(source: Path, roots: tuple[Path, ...] | None) -> str:
-        reply = ask(service(db, found(name), roots=roots), tool, {argument: str(source)})
+        reply = ask(service(db, load(name), roots=roots), tool, {argument: str(source)})
         return str(reply.content[0].text)
 
     inside, outside = tmp_path / "in", tmp_path / "out"
@@ -117,6 +129,63 @@ def test_agents_get_no_secrets_and_nothing_from_outside_of_the_roots(
     assert "is the database itself" in said(db.path, None)
     assert db.documents.count() == 1
 
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_schema_has_a_keyword_that_narrow_clients_cannot_read(name: str) -> None:
+    for tool in load(name).tools:
+        schema = json.dumps([tool.arguments.schema, tool.arguments.output])
+        for keyword in ("exclusiveMinimum", "exclusiveMaximum", "const"):
+            assert f'"{keyword}":' not in schema
+
+
+# An argument that a tool does not have is ignored, and named
+
+
+def test_a_batch_names_the_item_whose_argument_was_ignored(db: Database) -> None:
+    entry = {"thread_id": "t", "source": "user", "text": "x"}
+    arguments = {"entries": [entry, {**entry, "meta_data": {}}]}
+    reply = ask(service(db, load("context_server")), "store_context_batch", arguments)
+    assert reply.structured_content["note"].startswith(
+        'index 1: "meta_data" is an unknown argument and was ignored; did you mean metadata?'
+    )
+
+
+def test_openrag_names_it_beside_its_message(db: Database) -> None:
+    db.documents.ingest_text("tea", source="a.txt")
+    arguments = {"query": "zzz", "min_similarity": 1, "maxResult": 3}
+    reply = ask(service(db, load("openrag")), "query_documents", arguments).structured_content
+    assert reply["message"] == "No results found matching the query"
+    assert "did you mean max_results? It was not given, so it is 5." in reply["note"]
+
+
+def test_qmd_names_it_in_its_note_beside_the_one_text_that_is_specified(db: Database) -> None:
+    asked = {"query": "x", "collection": "notes", "limt": 3}
+    reply = ask(service(db, load("qmd")), "search", asked)
+    assert [block.text for block in reply.content] == ['No results found for "x"']
+    missing, unknown = reply.structured_content["note"].split("; ", 1)
+    assert "no collection" in missing and "did you mean limit?" in unknown
+
+
+def test_a_list_of_entries_has_it_beside_them(db: Database) -> None:
+    db.memories.add("t", "user", "x")
+    asked = {"context_ids": [1], "images": True}
+    reply = ask(service(db, load("context_server")), "get_context_by_ids", asked)
+    assert [each["id"] for each in reply.structured_content["result"]] == [1]
+    assert "did you mean include_images?" in reply.structured_content["note"]
+    assert [json.loads(block.text) for block in reply.content] == [
+        reply.structured_content["result"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["qmd", "desk"])
+def test_a_name_that_cannot_be_sent_back_does_no_harm(db: Database, name: str) -> None:
+    reply = call(expose([load(name)])["search"], db, {"query": "x", "half\ud800": 1})
+    said = reply.structured["note"] if reply.structured else reply.content[-1].text
+    assert "half?" in said
+    said.encode()
+
+
+# Whatever is sent
 
 ODD: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -174,7 +243,7 @@ def call_of(tool: Tool) -> st.SearchStrategy[tuple[Tool, dict[str, Any]]]:
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 def test_any_arguments_get_a_result_or_an_error_message(name: str, data: st.DataObject) -> None:
-    surface = found(name)
+    surface = load(name)
     calls = st.lists(st.sampled_from(surface.tools).flatmap(call_of), max_size=6)
     config = Config(models_dir="/nowhere")  # without a reranker
     with Database(":memory:", embedder=Letters(), config=config) as db:
@@ -188,3 +257,5 @@ def test_any_arguments_get_a_result_or_an_error_message(name: str, data: st.Data
             assert INSIDE not in said, (tool.name, raw)
             if tool.arguments.output and not reply.failed:
                 valid(reply.structured, tool.arguments.output)
+                known = tool.arguments.output["properties"].keys() | {"note"}
+                assert reply.structured.keys() <= known, tool.name

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -99,19 +99,12 @@ def test_other_failures_begin_with_ingestion_failed(
 def test_a_result_has_type_time_title_and_metadata(tool: Ask, write: Callable[..., str]) -> None:
     tool("ingest_file", path=write("notes.TXT", "leaves\n"), metadata={"by": ["ann"], "n": None})
     (found,) = tool("search", query="leaves")["results"]
-    assert (found["file_type"], found["title"], found["metadata"]) == (
-        "txt",
-        "notes.TXT",
-        {"by": ["ann"], "n": None},
-    )
-    assert (
-        datetime.fromisoformat(found["last_modified"]).utcoffset() == datetime.now(UTC).utcoffset()
-    )
+    assert (found["file_type"], found["title"]) == ("txt", "notes.TXT")
+    assert found["metadata"] == {"by": ["ann"], "n": None}
+    assert datetime.fromisoformat(found["last_modified"]).utcoffset() == timedelta(0)
     tool("ingest_file", path=write("plain", "# Kettles\n\nsteam\n"))
-    assert {each["file_type"] for each in tool("search", query="steam")["results"]} == {
-        "txt",
-        "unknown",
-    }
+    types = {each["file_type"] for each in tool("search", query="steam")["results"]}
+    assert types == {"txt", "unknown"}
 
 
 def test_a_url_given_as_a_path_is_refused(tool: Ask) -> None:
@@ -139,66 +132,49 @@ def shelf(tool: Ask, write: Callable[..., str]) -> dict[str, Any]:
         "ingest_file", path=write("o'hara.md", "# Tea 100%\n\nleaves\n"), metadata={"year": 2026}
     )
     tool("ingest_file", path=write("other.txt", "leaves too\n"))
-    (listed,) = [
-        each for each in tool("list_documents")["documents"] if each["doc_id"] == done["doc_id"]
-    ]
-    (found,) = [
-        each
-        for each in tool("search", query="leaves")["results"]
-        if each["doc_id"] == done["doc_id"]
-    ]
+    listed, found = (
+        next(each for each in some if each["doc_id"] == done["doc_id"])
+        for some in (
+            tool("list_documents")["documents"],
+            tool("search", query="leaves")["results"],
+        )
+    )
     return {**listed, **found, "id": f"{done['doc_id']}:0"}
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "id",
-        "doc_id",
-        "library",
-        "source",
-        "content_hash",
-        "title",
-        "content",
-        "chunk_index",
-        "created_at",
-        "metadata",
-        "file_type",
-        "last_modified",
-        "page",
-    ],
-)
+FIELDS = """
+    id doc_id library source content_hash title content chunk_index created_at metadata file_type
+    last_modified page
+""".split()
+
+
+@pytest.mark.parametrize("field", FIELDS)
 def test_every_field_of_a_chunk_can_be_filtered_by(
     field: str, shelf: dict[str, Any], tool: Ask
 ) -> None:
-    results = tool("search", query="leaves", filter={field: shelf[field], "file_type": "md"})[
-        "results"
-    ]
-    assert [each["doc_id"] for each in results] == [shelf["doc_id"]]
-    wrong = (
-        7
-        if isinstance(shelf[field], int)
-        else {}
-        if field == "metadata"
-        else f"{shelf[field]}'; DROP TABLE--"
-    )
-    assert (
-        tool("search", query="leaves", filter={field: wrong})["results"] == []
-        or field == "metadata"
-    )
+    reply = tool("search", query="leaves", filter={field: shelf[field], "file_type": "md"})
+    assert [each["doc_id"] for each in reply["results"]] == [shelf["doc_id"]]
+    if field != "metadata":
+        wrong = 7 if isinstance(shelf[field], int) else f"{shelf[field]}'; DROP TABLE--"
+        assert tool("search", query="leaves", filter={field: wrong})["results"] == []
 
 
-def test_filters_are_exact_and_joined_by_and(shelf: dict[str, Any], tool: Ask) -> None:
-    assert len(tool("search", query="leaves", filter={})["results"]) == 2
-    assert tool("search", query="leaves", filter={"title": "tea 100%"})["results"] == []
-    assert tool("search", query="leaves", filter={"title": "Tea %"})["results"] == []
-    assert (
-        tool("search", query="leaves", filter={"file_type": "md", "chunk_index": 1})["results"]
-        == []
-    )
-    assert len(tool("search", query="leaves", filter={"chunk_index": False})["results"]) == 2
-    assert len(tool("search", query="leaves", filter={"chunk_index": 0.0})["results"]) == 2
-    assert tool("search", query="leaves", filter={"title": 1.5})["results"] == []
+@pytest.mark.parametrize(
+    ("filter", "count"),
+    [
+        ({}, 2),
+        ({"chunk_index": False}, 2),
+        ({"chunk_index": 0.0}, 2),
+        ({"title": "tea 100%"}, 0),
+        ({"title": "Tea %"}, 0),
+        ({"title": 1.5}, 0),
+        ({"file_type": "md", "chunk_index": 1}, 0),
+    ],
+)
+def test_filters_are_exact_and_joined_by_and(
+    shelf: dict[str, Any], tool: Ask, filter: dict[str, Any], count: int
+) -> None:
+    assert len(tool("search", query="leaves", filter=filter)["results"]) == count
 
 
 def test_keys_of_metadata_are_filtered_by_an_object(tool: Ask, write: Callable[..., str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,9 @@ def db(path: Path, embedder: Gated, without_reranker: None) -> Iterator[Database
 
 
 def texts(db: Database, surface: Any, tool: str, arguments: dict[str, Any]) -> str:
-    """All text of a reply, in which quotation marks are not escaped."""
+    """All that a reply says, in which quotation marks are not escaped."""
     reply = ask(service(db, surface), tool, arguments)
-    return "\n".join(block.text for block in reply.content)
+    return "\n".join([*(block.text for block in reply.content), f"{reply.structured_content}"])
 
 
 READS: dict[str, dict[str, dict[str, Any]]] = {
@@ -91,19 +92,21 @@ def test_an_ingest_replies_while_its_passages_wait(
     assert (again["status"], again["chunk_count"]) == ("skipped", 0)
     assert again["note"] == "already stored; 1 of 1 passage still wait for embedding"
     document = ask(made, "ingest_document", {"file_path": path["path"]}).structured_content
-    assert document["status"] == "success" and "1 passage waiting" in document["message"]
+    assert document["status"] == "success" and "1 passage waiting" in document["note"]
+    assert document["message"] == "Document ingested successfully"
 
 
 def test_an_entry_is_stored_while_its_passages_wait(db: Database) -> None:
     made = service(db, context_server.SURFACE)
     entry = {"thread_id": "t", "source": "user", "text": "apple"}
     stored = ask(made, "store_context", entry).structured_content
-    assert stored["success"] and stored["message"] == (
-        "Context stored with 0 images; found by words now; by meaning as embedding proceeds, "
-        "1 passage waiting"
+    assert stored["success"] and stored["message"] == "Context stored with 0 images"
+    assert stored["note"] == (
+        "found by words now; by meaning as embedding proceeds, 1 passage waiting"
     )
     batch = ask(made, "store_context_batch", {"entries": [{**entry, "text": "pear"}]})
-    assert "1 passage waiting" in batch.structured_content["message"]
+    assert batch.structured_content["message"] == "1 of 1 entries stored"
+    assert "1 passage waiting" in batch.structured_content["note"]
 
 
 @pytest.mark.parametrize(
@@ -114,15 +117,28 @@ def test_an_entry_is_stored_while_its_passages_wait(db: Database) -> None:
     ],
 )
 def test_an_ingest_that_is_still_reading_says_so_and_its_document_is_stored_once(
-    db: Database, tmp_path: Path, surface: Any, tool: str, argument: str
+    db: Database,
+    tmp_path: Path,
+    surface: Any,
+    tool: str,
+    argument: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "a.txt").write_text("apple")
+    gate, ingest = threading.Event(), db.documents.ingest
+
+    def slow(*given: Any, **named: Any) -> Any:
+        assert gate.wait(60)
+        return ingest(*given, **named)
+
+    monkeypatch.setattr(db.documents, "ingest", slow)
     hasty, patient = (service(db, surface, reply_seconds=seconds) for seconds in (0, 60))
     patient._ongoing = hasty._ongoing
     arguments = {argument: str(tmp_path / "a.txt")}
     first = ask(hasty, tool, arguments).structured_content
     assert first["status"] == "error"
     assert "goes on in the background: call it again" in f"{first}"
+    gate.set()
     assert ask(patient, tool, arguments).structured_content["status"] in ("indexed", "success")
     assert db.documents.count() == 1
 

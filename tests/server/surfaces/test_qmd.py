@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpvectordb import Config, Database
+from mcpvectordb import Database
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
 from mcpvectordb_server.replies import MAX_REPLY
@@ -65,7 +63,7 @@ class Calls:
         result = ask(self.made, name, arguments)
         schema = next(tool.arguments.output for tool in SURFACE.tools if tool.name == name)
         if result.is_error or schema is None:
-            assert result.structured_content is None
+            assert set(result.structured_content or ()) <= {"note"}
         else:
             valid(result.structured_content, schema)
         return result
@@ -113,33 +111,16 @@ def test_a_document_without_a_heading_has_the_name_of_its_file_as_title(calls: C
     assert calls.results("search", query="kettles")[0]["title"] == "untitled"
 
 
-def test_a_heading_notes_is_not_used_as_title(db: Database, tmp_path: Path) -> None:
-    write(
-        tmp_path / "n",
-        **{
-            "a.md": "# Notes\n\n## About kettles\n\ntext\n",
-            "b.org": "#+TITLE: Orgs about kettles\n\n* One\n",
-        },
-    )
-    db.documents.add_library("n", tmp_path / "n")
-    db.documents.sync()
-    assert {each["title"] for each in Calls(db).results("search", query="kettles")} == {
-        "About kettles",
-        "Orgs about kettles",
-    }
-
-
 def test_min_score_is_compared_before_rounding_where_scores_are_similarities(
     calls: Calls, notes: Database
 ) -> None:
     for name, mode in (("search", "text"), ("vsearch", "vector")):
         exact = search_documents(notes, "tea", mode=mode)[-1].score
-        assert len(calls.results(name, query="tea", minScore=exact)) == len(
-            calls.results(name, query="tea", minScore=0)
-        )
-        assert len(calls.results(name, query="tea", minScore=exact + 1e-9)) < len(
-            calls.results(name, query="tea", minScore=0)
-        )
+        found = [
+            len(calls.results(name, query="tea", minScore=least))
+            for least in (0, exact, exact + 1e-9)
+        ]
+        assert found[0] == found[1] > found[2]
     last = calls.results("query", query="tea")[-1]
     assert calls.results("query", query="tea", minScore=last["score"])[-1] == last
     assert last not in calls.results("query", query="tea", minScore=last["score"] + 0.01)
@@ -157,9 +138,6 @@ def test_the_limit_is_respected_and_0_returns_nothing(
     assert calls.error(name, query="tea", limit=-1).startswith("limit must be 0 to 1000, not -1")
 
 
-# search
-
-
 # vsearch
 
 
@@ -168,10 +146,8 @@ def test_without_a_vector_index_there_is_the_specified_error(path: Path, root: P
     with Database(path, embedder=Letters()) as db:
         result = Calls(db).raw("vsearch", query="tea")
         assert result.is_error
-        assert [block.text for block in result.content] == [
-            text,
-            "Here the command is `mcpvectordb embed`; a server also embeds in the background.",
-        ]
+        assert [block.text for block in result.content] == [text]
+        assert "`mcpvectordb embed`" in result.structured_content["note"]
         db.documents.add_library("notes", root)
         db.documents.sync(embed=False)
         assert Calls(db).raw("vsearch", query="tea").content[0].text == text
@@ -190,49 +166,8 @@ def test_a_query_takes_all_steps_and_reports_them(calls: Calls, notes: Database)
     assert result.structured_content["steps"] == ["text", "vector", "expansion", "rerank"]
     assert result.structured_content["skipped"] == {}
     assert result.structured_content["results"][0]["file"] == "notes/2025/meeting one.md"
-    head, steps, quoted = [block.text for block in result.content]
-    assert "\n3: We spoke about the budget" in quoted
-    assert head.startswith("Found 5 results") and steps == (
-        "Searched by words, by meaning, for what the first results have in common, by reading the "
-        "best passages again."
-    )
-
-
-@pytest.mark.usefixtures("without_reranker")
-def test_without_a_reranker_scores_are_one_over_the_rank(calls: Calls) -> None:
-    result = calls.raw("query", query="tea")
-    assert [each["score"] for each in result.structured_content["results"]] == [
-        1.0,
-        0.5,
-        0.33,
-        0.25,
-        0.2,
-    ]
-    assert "rerank" not in result.structured_content["steps"]
-    assert "pip install 'mcpvectordb[quality]'" in result.structured_content["skipped"]["rerank"]
-    assert "Not by reading the best passages again: " in result.content[1].text
-
-
-def test_tools_that_say_they_are_read_only_write_nothing_to_the_file(
-    calls: Calls, path: Path
-) -> None:
-    arguments: dict[str, dict[str, Any]] = {
-        **{name: {"query": "tea budget"} for name in SEARCHES},
-        "get": {"file": "notes/tea.md"},
-        "multi_get": {"pattern": "**/*.md"},
-        "status": {},
-    }
-    other = apsw.Connection(str(path))
-    # Or it would be written back meanwhile, which changes the number too.
-    assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
-    before = other.pragma("data_version")
-    for tool in SURFACE.tools:
-        assert tool.hints.read_only
-        first = calls.raw(tool.name, **arguments[tool.name])
-        assert calls.raw(tool.name, **arguments[tool.name]) == first
-        # SQLite changes this number with every commit of another connection.
-        assert other.pragma("data_version") == before, tool.name
-    other.close()
+    (block,) = result.content
+    assert block.text.startswith("Found 5 results")
 
 
 def test_without_vectors_a_query_goes_by_words(path: Path, root: Path) -> None:
@@ -242,10 +177,7 @@ def test_without_vectors_a_query_goes_by_words(path: Path, root: Path) -> None:
     with Database(path) as db:
         result = Calls(db).raw("query", query="budget")
         assert result.structured_content["results"][0]["file"] == "notes/2025/meeting one.md"
-        assert (
-            result.structured_content["steps"][0] == "text"
-            and "vector" not in result.structured_content["steps"]
-        )
+        assert "vector" not in result.structured_content["steps"]
         assert "letters" in result.structured_content["skipped"]["vector"]
 
 
@@ -283,11 +215,9 @@ def test_parts_of_documents(arguments: dict[str, Any], expected: str, calls: Cal
 
 
 def test_a_negative_number_of_lines_is_an_error(calls: Calls) -> None:
-    assert calls.error("get", file="tea.md", maxLines=-1) == "maxLines must be 0 or more, not -1"
-    assert (
-        calls.error("multi_get", pattern="tea.md", maxLines=-1)
-        == "maxLines must be 0 or more, not -1"
-    )
+    for name, argument in (("get", "file"), ("multi_get", "pattern")):
+        said = calls.error(name, **{argument: "tea.md"}, maxLines=-1)
+        assert said == "maxLines must be 0 or more, not -1"
 
 
 def test_uris_are_encoded_as_in_javascript_and_can_be_read_again(
@@ -340,19 +270,12 @@ def test_missing_names_of_a_list_are_reported_first(calls: Calls, root: Path) ->
 
 def test_a_list_of_too_many_names_is_refused_before_any_lookup(calls: Calls) -> None:
     names = ",".join(f"{number}.md" for number in range(201))
-    assert (
-        calls.error("multi_get", pattern=names)
-        == "pattern lists 201 names; at most 200 are read at once"
-    )
-    assert calls.error("multi_get", pattern=names + ",*").startswith(
-        f"No files matched pattern: {names[:150]}"
-    )
-    assert (
-        calls.error("multi_get", pattern="te.md,tee.md,tea.m,ta.md,tea.d,tex.md").count(
-            "Did you mean"
-        )
-        == 5
-    )
+    said = calls.error("multi_get", pattern=names)
+    assert said == "pattern lists 201 names; at most 200 are read at once"
+    said = calls.error("multi_get", pattern=names + ",*")
+    assert said.startswith(f"No files matched pattern: {names[:150]}")
+    said = calls.error("multi_get", pattern="te.md,tee.md,tea.m,ta.md,tea.d,tex.md")
+    assert said.count("Did you mean") == 5
     assert calls.texts("multi_get", pattern="tea.md," * 300)[0].endswith(NOTES["tea.md"])
 
 
@@ -370,11 +293,7 @@ def test_large_documents_are_named_first_and_not_read(
     write(root, **{"big/a.md": "x" * 10_240, "big/b.md": "x" * 10_241, "big/c.md": "ä" * 7_680})
     notes.documents.sync(embed=False)
     skipped, second, document = calls.texts("multi_get", pattern="big/*.md")
-    assert skipped == (
-        "[SKIPPED: notes/big/b.md - File too large (10KB). Use 'qmd get' with "
-        'file="notes/big/b.md" '
-        "to retrieve.]"
-    )
+    assert skipped.startswith("[SKIPPED: notes/big/b.md - File too large (10KB). Use 'qmd get'")
     assert second.startswith("[SKIPPED: notes/big/c.md - File too large (15KB).")
     assert document == "<!-- Context: my notes -->\n\n" + "x" * 10_240
     assert len(calls.texts("multi_get", pattern="big/*.md", maxBytes=100_000)) == 3
@@ -464,11 +383,9 @@ def test_documents_are_read_by_uri(uri: str, expected: str, notes: Database) -> 
     read = talk(service(notes, SURFACE), lambda client: client.read_resource(uri))
     (content,) = read.contents
     assert content.mime_type == "text/markdown"
+    context = "<!-- Context: my notes\n\nwhat happened in 2025 -->\n\n"
+    assert content.text.startswith(("Document not found: ", context + "1: "))
     assert expected in content.text
-    assert (
-        content.text.startswith("<!-- Context: my notes\n\nwhat happened in 2025 -->\n\n1: ")
-        or "not found" in content.text
-    )
 
 
 def test_the_guide_names_all_tools_and_says_that_no_resources_are_listed(db: Database) -> None:
@@ -484,20 +401,6 @@ def test_the_guide_names_all_tools_and_says_that_no_resources_are_listed(db: Dat
     assert "resources/list" not in text and "{plan,budget}" in text and "{{" not in text
 
 
-# Failures
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    folder = tmp_path_factory.mktemp("shared")
-    write(folder / "notes", **NOTES)
-    with Database(folder / "x.db", embedder=Letters(), config=Config(models_dir=str(folder))) as db:
-        db.documents.add_library("notes", folder / "notes")
-        db.documents.sync()
-        yield db
-
-
 @given(path=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_any_uri_reads_as_some_text(path: str, shared: Database) -> None:
-    assert isinstance(qmd.read(shared, path), str)
+def test_any_path_can_be_encoded(path: str) -> None:
     assert unquote(qmd._encoded(path)) == path

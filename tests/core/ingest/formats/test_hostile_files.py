@@ -7,8 +7,6 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 
 import docx
@@ -24,16 +22,10 @@ from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.worker import Worker
-from tests.support_formats import StoppedClock, read, source, zipped
+from tests.support_formats import epub, odf, read, saved, source
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 WORDS = "Some words about apples and pears. "
-
-
-def saved(thing: object) -> bytes:
-    out = BytesIO()
-    thing.save(out)  # type: ignore[attr-defined]
-    return out.getvalue()
 
 
 def a_docx() -> bytes:
@@ -67,44 +59,16 @@ def a_pdf() -> bytes:
     return bytes(document.tobytes())
 
 
-def an_epub() -> bytes:
-    package = (
-        '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata/><manifest><item '
-        'id="c" href="c.xhtml" '
-        'media-type="application/xhtml+xml"/></manifest><spine><itemref '
-        'idref="c"/></spine></package>'
-    )
-    container = (
-        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
-        'full-path="b.opf" '
-        'media-type="application/oebps-package+xml"/></rootfiles></container>'
-    )
-    return zipped(
-        {
-            "mimetype": "application/epub+zip",
-            "META-INF/container.xml": container,
-            "b.opf": package,
-            "c.xhtml": f'<html xmlns="http://www.w3.org/1999/xhtml"><body><p>{WORDS}</p></body></html>',
-        }
-    )
-
-
-def an_odt() -> bytes:
-    content = (
-        '<d xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
-        f'<text:h text:outline-level="1">Fruit</text:h><text:p>{WORDS}</text:p></d>'
-    )
-    return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
-
-
 SAMPLES: dict[str, Callable[[], bytes]] = {
     "pdf": a_pdf,
     "docx": a_docx,
     "pptx": a_pptx,
     "xlsx": an_xlsx,
     "xls": an_xls,
-    "epub": an_epub,
-    "odt": an_odt,
+    "epub": lambda: epub(f"<p>{WORDS}</p>"),
+    "odt": lambda: odf(
+        "text", f'<text:h text:outline-level="1">Fruit</text:h><text:p>{WORDS}</text:p>'
+    ),
     "fb2": lambda: (
         f"<?xml version='1.0'?><FictionBook><body><p>{WORDS}</p></body></FictionBook>".encode()
     ),
@@ -160,7 +124,7 @@ def test_arbitrary_text_gives_text_or_an_ingest_error(kind: str, data: st.DataOb
     found = formats.by_name(f"a.{kind}")
     assert found is not None
     with suppress(IngestError):  # the parser's own, not what `formats.parse` makes of any error
-        import_module(f"{formats.__name__}.{found.module}").parse(source(text, f"a.{kind}"))
+        formats.reader_of(found)(source(text, f"a.{kind}"))
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
@@ -184,29 +148,12 @@ def test_a_damaged_file_gives_text_or_a_clear_error(kind: str) -> None:
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx", "a.bin", "a"])
 def test_a_file_with_a_wrong_name_is_recognised_by_its_bytes(kind: str, name: str) -> None:
     raw = SAMPLES[kind]()
-    recognisable = kind in (
-        "pdf",
-        "docx",
-        "pptx",
-        "xlsx",
-        "xls",
-        "epub",
-        "odt",
-        "fb2",
-        "html",
-        "rtf",
-        "xml",
-        "eml",
-        "tex",
-        "srt",
-        "doc",
-        "ppt",
-    )
+    recognisable = kind not in ("json", "ipynb", "csv", "rst", "org")
     try:
-        found = formats.detect(source(raw, name)).module
+        found = formats.detect(source(raw, name)).name
     except UnsupportedFormat:
         found = ""
-    assert not recognisable or found == formats.detect(source(raw, f"a.{kind}")).module
+    assert not recognisable or found == formats.detect(source(raw, f"a.{kind}")).name
 
 
 @pytest.mark.parametrize(
@@ -217,28 +164,6 @@ def test_an_empty_file_is_an_error_with_its_name(kind: str) -> None:
         read(b"", f"a.{kind}")
 
 
-def endless_pdf() -> bytes:
-    """Ten billion words: a page draws a form ten times, which draws another ten times, and so on."""
-    objects = [
-        "<</Type/Catalog/Pages 2 0 R>>",
-        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</XObject<</F "
-        "5 0 R>>>>>>",
-        "<</Length 5>>stream\n/F Do\nendstream",
-    ]
-    for number in range(6, 17):
-        font = "/Font<</G<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>"
-        following = f"/XObject<</F {number} 0 R>>" if number < 16 else font
-        content = "/F Do " * 10 if number < 16 else "BT /G 9 Tf 9 9 Td (x) Tj ET"
-        objects.append(
-            f"<</Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<<{following}>>/Length "
-            f"{len(content)}>>"
-            f"stream\n{content}\nendstream"
-        )
-    body = "".join(f"{number} 0 obj{each}endobj\n" for number, each in enumerate(objects, 1))
-    return f"%PDF-1.4\n{body}trailer<</Root 1 0 R>>\n".encode()
-
-
 def sparse_xlsx() -> bytes:
     """Two cells in opposite corners of a sheet: the reader allocates all the cells between them."""
     book = openpyxl.Workbook()
@@ -247,16 +172,8 @@ def sparse_xlsx() -> bytes:
 
 
 @pytest.mark.long
-def test_parsers_that_hang_or_run_out_of_memory_give_clear_errors_and_the_next_file_is_read() -> (
-    None
-):
-    clock = StoppedClock(3)
-    with Worker(Config(parse_timeout=123), timer=clock) as worker:
-        with (
-            clock.running(),
-            pytest.raises(ParseFailed, match=r"endless\.pdf .*\((parse_timeout|parse_memory)\)"),
-        ):
-            worker.parse(source(endless_pdf(), "endless.pdf"))
+def test_a_parser_that_runs_out_of_memory_gives_a_clear_error_and_the_next_file_is_read() -> None:
+    with Worker(Config()) as worker:
         with pytest.raises(ParseFailed, match=r"sparse\.xlsx"):
             worker.parse(source(sparse_xlsx(), "sparse.xlsx"))
         assert worker.parse(source(a_docx(), "a.docx")).title == "Fruit"

@@ -3,29 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mcpvectordb.errors import ParseFailed
-from tests.support_formats import page, read, zipped
-
-SPACES = " ".join(
-    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-    for name in ("office", "text", "table", "presentation", "manifest", "meta")
-) + (
-    ' xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" '
-    'xmlns:dc="http://purl.org/dc/elements/1.1/"'
-)
-
-
-def odf(kind: str, body: str, *, meta: str = "", manifest: str = "") -> bytes:
-    return zipped(
-        {
-            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
-            "content.xml": f"<office:document-content "
-            f"{SPACES}><office:body>{body}</office:body></office:document-content>",
-            "meta.xml": f"<office:document-meta "
-            f"{SPACES}><office:meta>{meta}</office:meta></office:document-meta>",
-            "META-INF/manifest.xml": f"<manifest:manifest {SPACES}>{manifest}</manifest:manifest>",
-        }
-    )
-
+from tests.support_formats import odf, page, read, zipped
 
 LETTER = """<office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>
 <text:h text:outline-level="1">Fruit</text:h><text:p>Apples<text:s text:c="2"/>are <text:span>red</text:span>.<text:note>
@@ -39,10 +17,8 @@ LETTER = """<office:text><text:tracked-changes><text:p>gone</text:p></text:track
 
 
 def test_headings_lists_notes_and_tables_come_in_order() -> None:
-    parsed = read(
-        odf("text", LETTER, meta="<dc:title>A Letter</dc:title><dc:creator>Ann</dc:creator>"),
-        "a.odt",
-    )
+    about = "<dc:title>A Letter</dc:title><dc:creator>Ann</dc:creator>"
+    parsed = read(odf("text", LETTER, meta=about), "a.odt")
     assert parsed.text == (
         "# Fruit\n\nMostly.\n\nApples are red.\n\n- crisp\n  - very\n- sweet\n\n## Sorts\n\n"
         "| Sort | Price |\n| --- | --- |\n| x | x |\n"
@@ -61,13 +37,12 @@ def test_the_slides_of_a_presentation_are_pages() -> None:
 def test_the_sheets_of_a_workbook_are_sections() -> None:
     cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
     rows = [
-        cell.format("Sort") + " " + cell.format("Price"),
-        cell.format("x") + " " + cell.format("1,20 €"),
-        '<table:table-cell table:number-columns-repeated="1024"/>',
+        f"{cell.format('Sort')} {cell.format('Price')}",
+        f"{cell.format('x')} {cell.format('1,20 €')}",
     ]
-    sheet = "".join(
-        f'<table:table-row table:number-rows-repeated="9">{row}</table:table-row>' for row in rows
-    )
+    rows.append('<table:table-cell table:number-columns-repeated="1024"/>')
+    row = '<table:table-row table:number-rows-repeated="9">{}</table:table-row>'
+    sheet = "".join(map(row.format, rows))
     body = "".join(
         f'<table:table table:name="{name}">{sheet}</table:table>' for name in ("Fruit", "Nuts")
     )
@@ -79,12 +54,9 @@ def test_the_sheets_of_a_workbook_are_sections() -> None:
     assert parsed.title == "stock.ods"
 
 
-def test_an_encrypted_document_is_reported_as_such() -> None:
+def test_an_encrypted_document_and_one_without_content_are_reported_as_such() -> None:
     with pytest.raises(ParseFailed, match=r"a\.odt is encrypted"):
         read(odf("text", LETTER, manifest="<manifest:encryption-data/>"), "a.odt")
-
-
-def test_a_document_without_content_fails_clearly() -> None:
     with pytest.raises(ParseFailed, match=r"a\.odt is damaged: its part content\.xml is missing"):
         read(zipped({"mimetype": "application/vnd.oasis.opendocument.text"}), "a.odt")
 

@@ -25,47 +25,32 @@ def pdf(*pages: str, title: str = "", **save: object) -> bytes:
 
 
 def test_every_page_has_the_offset_at_which_its_text_begins() -> None:
-    parsed = read(pdf("<p>first page</p>", "<p>second page</p>", "<p>third page</p>"), "a.pdf")
-    assert parsed.kind == "markdown"
-    assert [page(parsed, number) for number in (1, 2, 3)] == [
-        "first page",
-        "second page",
-        "third page",
-    ]
-    assert parsed.metadata["pages"] == 3
-
-
-def test_a_page_without_text_still_counts() -> None:
-    parsed = read(pdf("<p>first page</p>", "", "<p>third page</p>", ""), "a.pdf")
-    assert len(parsed.pages) == 4
+    parsed = read(
+        pdf("<p>first page</p>", "", "<p>third page</p>", ""), "a.pdf"
+    )  # also without text
+    assert (parsed.kind, parsed.metadata["pages"], len(parsed.pages)) == ("markdown", 4, 4)
     assert [page(parsed, number) for number in (1, 2, 3, 4)] == ["first page", "", "third page", ""]
 
 
-def test_the_title_comes_from_the_metadata() -> None:
+def test_the_title_comes_from_the_metadata_or_is_the_file_name() -> None:
     parsed = read(pdf("<h1>A heading</h1><p>Text.</p>", title="The Title"), "a.pdf")
-    assert parsed.title == "The Title"
-    assert parsed.metadata["author"] == "Ann Author"
-
-
-def test_without_title_and_heading_the_file_name_is_the_title() -> None:
+    assert (parsed.title, parsed.metadata["author"]) == ("The Title", "Ann Author")
     assert read(pdf(f"<p>{LOREM}</p>"), "report.pdf").title == "report.pdf"
 
 
-def test_larger_fonts_make_headings_of_the_right_level() -> None:
-    html = f"<h1>Fruit</h1><p>{LOREM}</p><h2>Apples</h2><p>{LOREM}</p><h2>Pears</h2><p>{LOREM}</p>"
-    lines = read(pdf(html), "a.pdf").text.split("\n")
-    assert [line for line in lines if line.startswith("#")] == ["# Fruit", "## Apples", "## Pears"]
-
-
-def test_bold_lines_are_headings_below_the_larger_ones() -> None:
-    text = read(
-        pdf(f"<h1>Fruit</h1><p>{LOREM}</p><p><b>Apples and pears</b></p><p>{LOREM}</p>"), "a.pdf"
-    ).text
-    assert "\n\n## Apples and pears\n\n" in text
-
-
-def test_lines_of_a_paragraph_are_joined() -> None:
-    assert LOREM.strip() in read(pdf(f"<p>{LOREM}</p>"), "a.pdf").text
+def test_larger_fonts_and_bold_lines_make_headings_and_lines_of_a_paragraph_are_joined() -> None:
+    headings = (
+        "<h1>Fruit</h1>",
+        "<h2>Apples</h2>",
+        "<h2>Pears</h2>",
+        "<p><b>Sorts of pears</b></p>",
+    )
+    html = "".join(f"{heading}<p>{LOREM}</p>" for heading in headings)
+    found = ("# Fruit", "## Apples", "## Pears", "### Sorts of pears")
+    assert (
+        read(pdf(html), "a.pdf").text
+        == "\n\n".join(f"{each}\n\n{LOREM.strip()}" for each in found) + "\n"
+    )
 
 
 def test_a_hyphenated_word_is_joined() -> None:
@@ -77,68 +62,31 @@ def test_a_hyphenated_word_is_joined() -> None:
 
 
 def test_bullets_become_a_list() -> None:
-    document = pymupdf.open()
-    document.new_page().insert_htmlbox(
-        (60, 80, 535, 780), "<p>We need:</p><p>• apples<br>• pears<br>• a bag</p>"
-    )
-    assert "- apples\n- pears\n- a bag" in read(document.tobytes(), "a.pdf").text
+    raw = pdf("<p>We need:</p><p>• apples<br>• pears<br>• a bag</p>")
+    assert "- apples\n- pears\n- a bag" in read(raw, "a.pdf").text
 
 
 def test_code_keeps_its_lines_and_indentation() -> None:
-    text = read(
-        pdf(f"<p>{LOREM}</p><pre>def f(x):\n    if x:\n        return 1</pre>"), "a.pdf"
-    ).text
+    html = f"<p>{LOREM}</p><pre>def f(x):\n    if x:\n        return 1</pre>"
+    text = read(pdf(html), "a.pdf").text
     assert "```\ndef f(x):\n    if x:\n        return 1\n```" in text
 
 
-def ruled_table(rows: list[list[str]], *, vertical: bool = True) -> bytes:
-    document = pymupdf.open()
-    sheet = document.new_page()
-    sheet.insert_text((72, 80), "Prices of the year are these:")
-    for at, row in enumerate(rows):
-        for across, cell in enumerate(row):
-            sheet.insert_text((80 + across * 120, 115 + at * 20), cell)
-    for at in range(len(rows) + 1) if vertical else (0, 1, len(rows)):
-        sheet.draw_line((72, 100 + at * 20), (72 + 120 * len(rows[0]), 100 + at * 20))
-    for across in range(len(rows[0]) + 1) if vertical else ():
-        sheet.draw_line((72 + across * 120, 100), (72 + across * 120, 100 + 20 * len(rows)))
-    sheet.insert_text((72, 300), "After the table.")
-    return bytes(document.tobytes())
-
-
-@pytest.mark.parametrize("vertical", [True, False])
-def test_a_ruled_table_becomes_a_markdown_table_in_its_place(vertical: bool) -> None:
-    rows = [["Fruit", "Price", "Stock"], ["green apple", "1.20", "17"], ["pear", "0.80", "4"]]
-    text = read(ruled_table(rows, vertical=vertical), "a.pdf").text
-    assert text == (
-        "Prices of the year are these:\n\n| Fruit | Price | Stock |\n| --- | --- | --- |\n"
-        "| green apple | 1.20 | 17 |\n| pear | 0.80 | 4 |\n\nAfter the table.\n"
-    )
-
-
 def test_the_outline_gives_levels_to_bold_headings() -> None:
-    document = pymupdf.open()
-    document.new_page().insert_htmlbox(
-        (60, 80, 535, 780), f"<p><b>Fruit</b></p><p>{LOREM}</p><p><b>Apples</b></p><p>{LOREM}</p>"
-    )
+    html = f"<p><b>Fruit</b></p><p>{LOREM}</p><p><b>Apples</b></p><p>{LOREM}</p>"
+    document = pymupdf.open(stream=pdf(html))
     document.set_toc([[1, "1 Fruit", 1], [2, "1.1 Apples", 1]])
     text = read(document.tobytes(), "a.pdf").text
     assert "# Fruit\n" in text and "\n## Apples\n" in text
 
 
-def test_an_encrypted_file_is_reported_as_such() -> None:
-    raw = pdf(
-        "<p>secret</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="user", owner_pw="owner"
-    )
+def test_an_encrypted_file_is_reported_as_such_and_one_that_restricts_printing_is_read() -> None:
+    locked = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "owner_pw": "owner"}
     with pytest.raises(
         ParseFailed, match=r"^a\.pdf is encrypted; save a copy without its password"
     ):
-        read(raw, "a.pdf")
-
-
-def test_a_file_that_only_restricts_printing_is_read() -> None:
-    raw = pdf("<p>open</p>", encryption=pymupdf.PDF_ENCRYPT_AES_256, owner_pw="owner")
-    assert read(raw, "a.pdf").text == "open\n"
+        read(pdf("<p>secret</p>", user_pw="user", **locked), "a.pdf")
+    assert read(pdf("<p>open</p>", **locked), "a.pdf").text == "open\n"
 
 
 def picture() -> pymupdf.Pixmap:
@@ -153,18 +101,11 @@ def scan() -> bytes:
     return bytes(document.tobytes())
 
 
-def test_the_error_for_a_scan_recommends_ocr() -> None:
-    with pytest.raises(
-        NoText, match=r"^No text found in scan\.pdf; it looks scanned: .*run OCR .*ocrmypdf"
-    ):
-        read(scan(), "scan.pdf")
-
-
-def test_a_scan_with_a_broken_table_of_objects_is_still_a_scan() -> None:
+def test_the_error_for_a_scan_recommends_ocr_also_if_its_table_of_objects_is_broken() -> None:
     raw = scan()
-    at = raw.index(b"startxref")
-    with pytest.raises(NoText, match="it looks scanned"):
-        read(raw[:at] + b"startxref\n99\n%%EOF", "scan.pdf")
+    for each in (raw, raw[: raw.index(b"startxref")] + b"startxref\n99\n%%EOF"):
+        with pytest.raises(NoText, match=r"^No text found in a\.pdf; it looks scanned: .*ocrmypdf"):
+            read(each, "a.pdf")
 
 
 def test_pages_with_drawings_only_are_not_called_scanned() -> None:
@@ -213,10 +154,7 @@ def test_a_title_that_says_nothing_is_no_title(useless: str) -> None:
 
 
 def test_reading_a_pdf_imports_no_models_and_no_arrays() -> None:
-    done = python(
-        "import sys; from mcpvectordb.ingest.formats import pdf; import pymupdf; "
-        "print(*sys.modules)"
-    )
+    done = python("import sys, mcpvectordb.ingest.formats.pdf; print(*sys.modules)")
     loaded = set(done.stdout.split())
     assert "pymupdf" in loaded, done.stderr
     assert not loaded & {"onnxruntime", "numpy", "networkx", "pymupdf4llm"}

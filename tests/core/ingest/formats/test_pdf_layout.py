@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import scaled
-from tests.support_formats import read
+from tests.support_formats import page, read
 from tests.support_pdf import Drawn, columns_pdf
 
 
@@ -54,34 +54,17 @@ def test_columns_are_read_one_after_the_other_whatever_their_gutter(
 def test_generated_pages_are_read_in_order_without_losing_a_word(
     seed: int, columns: int, gutter: float, drawn: Drawn, justified: bool, shift: float, size: float
 ) -> None:
-    raw, words = columns_pdf(
-        random.Random(seed),
-        columns=columns,
-        gutter=gutter,
-        drawn=drawn,
-        justified=justified,
-        shift=shift,
-        size=size,
-    )
+    rng, options = random.Random(seed), {"justified": justified, "shift": shift, "size": size}
+    raw, words = columns_pdf(rng, columns=columns, gutter=gutter, drawn=drawn, **options)  # type: ignore[arg-type]
     assert in_order(read(raw, "a.pdf").text, words)
-
-
-def stamped(raw: bytes, *, rotate: int = 90) -> bytes:
-    document = pymupdf.open(stream=raw)
-    document[0].insert_text(
-        (30, 600 if rotate == 90 else 200),
-        "Stamp:2101.00001v1 [cs.XX] 1 Jan 2021",
-        rotate=rotate,
-        fontsize=20,
-    )
-    return bytes(document.tobytes())
 
 
 @pytest.mark.parametrize("rotate", [90, 270])
 def test_a_rotated_stamp_is_no_title_and_does_not_disturb_the_columns(rotate: int) -> None:
     raw, words = columns_pdf(random.Random(3), columns=2, gutter=12)
-    parsed = read(stamped(raw, rotate=rotate), "a.pdf")
-    stamp = "Stamp:2101.00001v1 [cs.XX] 1 Jan 2021"
+    stamp, document = "Stamp:2101.00001v1 [cs.XX] 1 Jan 2021", pymupdf.open(stream=raw)
+    document[0].insert_text((30, 600 if rotate == 90 else 200), stamp, rotate=rotate, fontsize=20)
+    parsed = read(document.tobytes(), "a.pdf")
     assert parsed.title == "A title that runs across all of the columns of this page"
     assert parsed.text.endswith(f"\n\n{stamp}\n")
     assert in_order(parsed.text.replace(stamp, ""), words)
@@ -189,3 +172,59 @@ def test_no_word_of_a_page_vanishes_or_is_there_twice(
     there = Counter(word[4] for word in sheet.get_text("words", flags=flags))
     if there:
         assert Counter(words_of(read(document.tobytes(), "a.pdf").text)) == there
+
+
+# --- running titles and page numbers
+
+BODY = "Some text that stands on this page and is not repeated at its edges."
+
+
+def book(*tops: str, number: bool = True, head: str = "", stamp: str = "") -> bytes:
+    """A PDF with one page for each text at the top, with its number at the bottom."""
+    document = pymupdf.open()
+    for at, top in enumerate(tops, 1):
+        sheet = document.new_page(width=595, height=842)
+        sheet.insert_text((72, 70), top, fontsize=9)
+        if head and at == 1:
+            sheet.insert_text((72, 130), head, fontsize=24)
+        sheet.insert_text((72, 200), [BODY, f"Page {'abcdefghij'[at]} says more of it."])
+        if number:
+            sheet.insert_text((300, 780), str(at), fontsize=9)
+        if stamp:
+            sheet.insert_text((30, 600), stamp, rotate=90)
+    return bytes(document.tobytes())
+
+
+def test_a_running_title_whose_words_are_in_the_text_is_removed_everywhere() -> None:
+    text = read(book(*["The Fruit Office"] * 5, head="The Fruit Office"), "a.pdf").text
+    assert text.count("The Fruit Office") == 1 and text.startswith("# The Fruit Office\n")
+
+
+def test_a_running_title_that_is_nowhere_else_is_kept_once() -> None:
+    parsed = read(book(*["The Fruit Office"] * 5), "a.pdf")
+    assert parsed.text.count("The Fruit Office") == 1
+    assert page(parsed, 1).startswith("The Fruit Office")
+
+
+def test_titles_of_short_chapters_are_running_titles_too() -> None:
+    tops = ["1 Apples"] * 3 + ["2 Pears"] * 2 + ["3 Plums"] * 2
+    text = read(book(*tops), "a.pdf").text
+    assert [text.count(each) for each in ("Apples", "Pears", "Plums")] == [1, 1, 1]
+
+
+def test_page_numbers_are_removed_but_numbers_in_the_text_stay() -> None:
+    document = pymupdf.open(stream=book(*["The Fruit Office"] * 5))
+    document[2].insert_text((72, 760), "17")  # at another height than the page numbers
+    text = read(document.tobytes(), "a.pdf").text
+    assert [word for word in text.split() if word.isdigit()] == ["17"]
+
+
+def test_a_large_title_in_the_margin_is_no_running_title() -> None:
+    document = pymupdf.open(stream=book(*["The Fruit Office"] * 5))
+    document[0].insert_text((72, 50), "The Fruit Office", fontsize=24)
+    assert read(document.tobytes(), "a.pdf").title == "The Fruit Office"
+
+
+def test_a_stamp_on_every_page_is_kept_once() -> None:
+    text = read(book("a", "b", "c", "d", stamp="Downloaded by Ann"), "a.pdf").text
+    assert text.count("Downloaded by Ann") == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pymupdf
+import pytest
 
 from tests.support_formats import read
 from tests.support_pdf import FONT
@@ -15,6 +16,24 @@ def sheet_with_grid(xs: list[float], ys: list[float]) -> tuple[pymupdf.Document,
     for y in ys:
         sheet.draw_line((xs[0], y), (xs[-1], y))
     return document, sheet
+
+
+@pytest.mark.parametrize("vertical", [True, False])
+def test_a_ruled_table_becomes_a_markdown_table_in_its_place(vertical: bool) -> None:
+    xs, ys = [72, 192, 312, 432], [100, 120, 140, 160]
+    document, sheet = sheet_with_grid(xs, ys) if vertical else sheet_with_grid([], [])
+    for y in () if vertical else (100, 120, 160):
+        sheet.draw_line((72, y), (432, y))
+    rows = [["Fruit", "Price", "Stock"], ["green apple", "1.20", "17"], ["pear", "0.80", "4"]]
+    for at, row in enumerate(rows):
+        for across, cell in enumerate(row):
+            sheet.insert_text((80 + across * 120, 115 + at * 20), cell)
+    sheet.insert_text((72, 80), "Prices of the year are these:")
+    sheet.insert_text((72, 300), "After the table.")
+    assert read(document.tobytes(), "a.pdf").text == (
+        "Prices of the year are these:\n\n| Fruit | Price | Stock |\n| --- | --- | --- |\n"
+        "| green apple | 1.20 | 17 |\n| pear | 0.80 | 4 |\n\nAfter the table.\n"
+    )
 
 
 def test_rows_without_rules_between_them_stay_rows() -> None:

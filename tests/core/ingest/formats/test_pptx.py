@@ -12,15 +12,9 @@ from pptx.presentation import Presentation
 from pptx.util import Inches
 
 from mcpvectordb.errors import NoText
-from tests.support_formats import page, read, with_member
+from tests.support_formats import page, read, saved, with_member
 
 PNG = pymupdf.Pixmap(pymupdf.csRGB, (0, 0, 4, 4), False).tobytes("png")
-
-
-def saved(presentation: Presentation) -> bytes:
-    out = BytesIO()
-    presentation.save(out)
-    return out.getvalue()
 
 
 def talk() -> Presentation:
@@ -78,6 +72,16 @@ def test_slides_come_in_the_order_of_the_presentation_not_of_their_files() -> No
     assert page(read(saved(presentation), "a.pptx"), 1).startswith("| Sort")
 
 
+def test_titles_come_first_and_other_shapes_in_the_order_of_the_slide() -> None:
+    presentation = pptx.Presentation()
+    shapes = presentation.slides.add_slide(presentation.slide_layouts[5]).shapes
+    shapes.title.text = "Title"
+    for text in ("one", "two"):
+        shapes.add_textbox(0, 0, Inches(1), Inches(1)).text_frame.text = text
+    shapes._spTree.append(shapes.title._element)  # drawn last
+    assert read(saved(presentation), "a.pptx").text == "# Title\n\none\n\ntwo\n"
+
+
 def test_text_in_grouped_shapes_is_found() -> None:
     presentation = pptx.Presentation()
     group = presentation.slides.add_slide(presentation.slide_layouts[6]).shapes.add_group_shape()
@@ -107,10 +111,9 @@ def test_charts_alternative_texts_links_and_comments_are_kept() -> None:
     paragraph.add_run().text = "see "
     run = paragraph.add_run()
     run.text, run.hyperlink.address = "the list", "https://fruit.example/list"
-    out = BytesIO()
-    presentation.save(out)
+    raw = saved(presentation)
     rels = "ppt/slides/_rels/slide1.xml.rels"
-    with zipfile.ZipFile(out) as archive:
+    with zipfile.ZipFile(BytesIO(raw)) as archive:
         old = archive.read(rels)
     comment = (
         b'<p:cmLst xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main">'
@@ -120,7 +123,7 @@ def test_charts_alternative_texts_links_and_comments_are_kept() -> None:
         b'<Relationship Id="rId99" Target="../comments/comment1.xml" Type="http://schemas.'
         b'openxmlformats.org/officeDocument/2006/relationships/comments"/></Relationships>'
     )
-    raw = with_member(out.getvalue(), rels, old.replace(b"</Relationships>", relation))
+    raw = with_member(raw, rels, old.replace(b"</Relationships>", relation))
     text = read(with_member(raw, "ppt/comments/comment1.xml", comment), "a.pptx").text
     assert "|  | 2024 | 2025 |\n| --- | --- | --- |\n| Boskoop | 1.2 | 1.4 |" in text
     assert "[Image: a basket of apples]" in text

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
 import datetime
-from io import BytesIO
 
 import openpyxl
 import pytest
 import xlwt
 from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
+from openpyxl.worksheet.hyperlink import Hyperlink
 
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
-from tests.support_formats import read, zipped
-
-
-def saved(book: openpyxl.Workbook) -> bytes:
-    out = BytesIO()
-    book.save(out)
-    return out.getvalue()
+from tests.support_formats import read, saved, zipped
 
 
 def stock() -> openpyxl.Workbook:
@@ -37,49 +31,47 @@ def stock() -> openpyxl.Workbook:
     return book
 
 
-def test_sheets_are_sections_and_rows_are_tables() -> None:
-    assert read(saved(stock()), "a.xlsx").text == (
+def test_sheets_are_sections_and_rows_are_tables_with_title_and_author() -> None:
+    book = stock()
+    parsed = read(saved(book), "a.xlsx")
+    assert parsed.text == (
         "# Fruit\n\n| Sort | Price | Since | Fresh |\n| --- | --- | --- | --- |\n| Boskoop | 1.2 | "
         "2024-05-01 | TRUE |\n"
         "| Pear \\| Conference | 3 | 2024-05-01 08:30:00 | FALSE |\n\n"
         "# Notes\n\nOnly a remark\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
     )
+    assert parsed.title == "Stock list" and parsed.metadata["author"] == "Ann Author"
+    book.properties.title = None
+    assert read(saved(book), "stock.xlsx").title == "stock.xlsx"
+
+
+def sheet_of(*rows: list[object]) -> str:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    return read(saved(book), "a.xlsx").text.removeprefix("# Sheet\n\n")
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3])
 def test_a_header_above_empty_rows_and_groups_of_rows_keep_their_header(gap: int) -> None:
-    book = openpyxl.Workbook()
-    for row in (
-        ["Stock of May"], [], ["Sort", "Price"], *[[]] * gap,
-        ["Boskoop", 1.2], ["Pear", 3], [], ["Plum", 2], [], ["City", "People"], ["Bergen", 290000],
-    ):  # fmt: skip
-        book.active.append(row)
-    assert read(saved(book), "a.xlsx").text == (
-        "# Sheet\n\nStock of May\n\n| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n| Pear | 3 |\n\n"
-        "| Sort | Price |\n| --- | --- |\n| Plum | 2 |\n\n"
-        "| City | People |\n| --- | --- |\n| Bergen | 290000 |\n"
+    header: list[object] = ["Sort", "Price"]
+    assert sheet_of(
+        ["Stock of May"], [], header, *[[]] * gap, ["Boskoop", 1.2], ["Pear", 3], [], ["Plum", 2], [],
+        ["Shops"], ["City", "People"], ["Bergen", 290000], [], ["Name", "Age"],
+    ) == (
+        "Stock of May\n\n| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n| Pear | 3 |\n\n"
+        "| Sort | Price |\n| --- | --- |\n| Plum | 2 |\n\nShops\n\n"
+        "| City | People |\n| --- | --- |\n| Bergen | 290000 |\n\nName, Age\n"
+    )  # fmt: skip
+
+
+def test_values_beside_the_header_or_in_one_column_of_it_do_not_get_it() -> None:
+    assert sheet_of(["Sort", "Price"], [], [None] * 3 + ["x", 1], [None] * 3 + ["y", 2]) == (
+        "Sort, Price\n\n| x | 1 |\n| --- | --- |\n| y | 2 |\n"
     )
-
-
-def test_values_in_other_columns_do_not_get_a_header() -> None:
-    book = openpyxl.Workbook()
-    sheet = book.active
-    sheet["A1"], sheet["B1"] = "Sort", "Price"
-    sheet["D3"], sheet["E3"], sheet["D4"], sheet["E4"] = "x", 1, "y", 2
-    assert read(saved(book), "a.xlsx").text == (
-        "# Sheet\n\nSort, Price\n\n| x | 1 |\n| --- | --- |\n| y | 2 |\n"
+    assert sheet_of(["Sort", "Price"], ["Pear", 3], [], ["a remark"], ["another"]) == (
+        "| Sort | Price |\n| --- | --- |\n| Pear | 3 |\n\na remark\nanother\n"
     )
-
-
-def test_title_and_author_come_from_the_properties() -> None:
-    parsed = read(saved(stock()), "a.xlsx")
-    assert parsed.title == "Stock list" and parsed.metadata["author"] == "Ann Author"
-
-
-def test_without_a_title_the_file_name_is_the_title() -> None:
-    book = stock()
-    book.properties.title = None
-    assert read(saved(book), "stock.xlsx").title == "stock.xlsx"
 
 
 def test_empty_rows_before_a_distant_cell_are_left_out() -> None:
@@ -108,7 +100,9 @@ def test_charts_comments_and_links_of_a_sheet_are_kept() -> None:
     for row in (["Sort", "Price"], ["Boskoop", 1.2], ["Conference", 3]):
         sheet.append(row)
     sheet["B2"].comment = Comment("too cheap", "Ann Author")
-    sheet["A2"].hyperlink = "https://fruit.example/boskoop"
+    sheet["A2"].hyperlink = Hyperlink(ref="A2", target="https://fruit.example/boskoop")
+    shown = Hyperlink(ref="A3", target="https://fruit.example/all", display="the list")
+    sheet["A3"].hyperlink = shown
     chart = BarChart()
     chart.title = "Prices of the year"
     chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=3), titles_from_data=True)
@@ -116,38 +110,9 @@ def test_charts_comments_and_links_of_a_sheet_are_kept() -> None:
     sheet.add_chart(chart, "E5")
     text = read(saved(book), "a.xlsx").text
     assert "Comment (B2): too cheap" in text
-    assert "(https://fruit.example/boskoop)" in text
+    assert "[A2](https://fruit.example/boskoop)" in text
+    assert "[the list](https://fruit.example/all)" in text
     assert "Chart: Prices of the year" in text
-
-
-def sheet_of(*rows: list[object]) -> str:
-    book = openpyxl.Workbook()
-    for row in rows:
-        book.active.append(row)
-    return read(saved(book), "a.xlsx").text.removeprefix("# Sheet\n\n")
-
-
-def test_a_header_before_an_empty_row_is_the_header_of_what_follows() -> None:
-    assert sheet_of(["Sort", "Price"], [], ["Boskoop", 1.2], ["Pear", 3]) == (
-        "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n| Pear | 3 |\n"
-    )
-
-
-def test_a_title_above_the_header_is_a_line_of_text() -> None:
-    assert sheet_of(["Stock of the year"], ["Sort", "Price"], ["Boskoop", 1.2]) == (
-        "Stock of the year\n\n| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n"
-    )
-
-
-def test_rows_after_an_empty_row_repeat_the_header_and_another_table_has_its_own() -> None:
-    text = sheet_of(
-        ["Sort", "Price"], ["Boskoop", 1.2], [], ["Pear", 3], [], ["City", "Shop"], ["Rome", 7]
-    )
-    assert text == (
-        "| Sort | Price |\n| --- | --- |\n| Boskoop | 1.2 |\n\n"
-        "| Sort | Price |\n| --- | --- |\n| Pear | 3 |\n\n"
-        "| City | Shop |\n| --- | --- |\n| Rome | 7 |\n"
-    )
 
 
 def old_workbook() -> bytes:
@@ -156,9 +121,7 @@ def old_workbook() -> bytes:
     for at, row in enumerate([["Sort", "Price"], ["Boskoop", 1.2]]):
         for across, cell in enumerate(row):
             sheet.write(at, across, cell)
-    out = BytesIO()
-    book.save(out)
-    return out.getvalue()
+    return saved(book)
 
 
 def container(*streams: str) -> bytes:

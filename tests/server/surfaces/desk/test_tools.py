@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Database
+from mcpvectordb import Database, InvalidInput
 from mcpvectordb_server.surface import expose
 from mcpvectordb_server.surfaces import NAMES, load
-from mcpvectordb_server.surfaces.desk import SURFACE
+from mcpvectordb_server.surfaces.desk import (
+    SURFACE,
+    room_of,
+)
 from tests.server.clients import VERSIONS, ask, exchange, service
 from tests.server.surfaces.desk.agent import Agent
 from tests.support import Gated, Letters
@@ -27,7 +30,7 @@ def test_tools_and_instructions_take_few_tokens(db: Database) -> None:
         db.memories.add(f"thread {number} " + "y" * 60, "user", "text")
     instructions, tools = handshake(db)
     compact = json.dumps(tools, ensure_ascii=False, separators=(",", ":"))
-    assert (len(compact) + len(instructions)) / 4 <= 2_100
+    assert (len(compact) + len(instructions)) / 4 <= 2_200
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -77,6 +80,35 @@ def test_a_reply_keeps_to_its_budget(agent: Agent, budget: int) -> None:
     assert found.places
 
 
+@pytest.mark.parametrize("budget", [100, 120, 200, 1000])
+def test_the_least_budget_is_kept_whatever_is_told(path: Path, budget: int) -> None:
+    with Database(path, embedder=Letters()) as db:
+        name = "a folder/" * 10 + "tea.md"
+        lines = "\n".join(f"## Heading {number}\n\n" + "tea " * 30 for number in range(50))
+        given = {"metadata": {"long": "word " * 99}, "source": name, "library": "work"}
+        db.documents.ingest_text(lines, title="A title " * 30, embed=False, **given)
+        file = path.parent / "file.md"
+        file.write_text(f"# {'A title ' * 30}\n\n{lines}")
+        db.documents.ingest(file, library="work", metadata=given["metadata"], embed=False)
+        file.unlink() if budget == 200 else file.write_text("changed")
+        for number in range(9):
+            db.memories.add("thread " * 20, "user", f"tea {number} " * 99, tags=["t" * 90])
+        agent = Agent(db)
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("search", {"query": "tea"}),
+            ("search", {"query": "tea", "kind": "memories"}),
+            ("similar", {"place": "tea.md"}),
+            ("read", {"place": "tea.md"}),
+            ("read", {"place": "tea.md:20-40"}),
+            ("read", {"place": "memory:5", "around": 3}),
+            ("read", {"place": "file.md"}),
+            ("search", {"query": "tea", "where": {"file_type": "md", "source": str(file)}}),
+        ]
+        for tool, arguments in asked:
+            reply = agent(tool, **arguments, budget=budget).text
+            assert len(reply) <= 4 * budget, (tool, arguments, reply)
+
+
 def test_what_is_left_out_is_said_and_can_be_had(agent: Agent) -> None:
     whole = agent("search", query="valve chapter pump", limit=12, budget=20_000)
     assert len(whole.places) == 12 and "left out" not in whole.text
@@ -121,6 +153,15 @@ def test_what_cannot_be_searched_is_an_error_that_says_why(
     assert said in agent.refused("search", **arguments)
 
 
+# Passages within a budget
+
+
+@pytest.mark.parametrize("budget", [0, 99, 40_001, -5])
+def test_a_budget_has_bounds(budget: int) -> None:
+    with pytest.raises(InvalidInput, match="budget"):
+        room_of(budget)
+
+
 # Read
 
 
@@ -131,6 +172,45 @@ def test_a_place_has_many_names(agent: Agent, firm: Database) -> None:
     for name in ("travel.md:5", "travel.md:5:2", "travel.md:5-6", "travel.md:5–6"):
         part = agent("read", place=name).text
         assert "28 euros" in part and "# Travel\n" not in part
+
+
+def test_a_name_of_several_documents_is_refused_with_all_of_them(db: Database) -> None:
+    agent = Agent(db)
+    for folder in "abcdefg":
+        agent("ingest", source=f"{folder}/README.md", text=f"tea of {folder}")
+    for tool in ("read", "similar", "update", "forget"):
+        said = agent.refused(
+            tool, place="README.md", **({"title": "T"} if tool == "update" else {})
+        )
+        assert "may mean 7 documents" in said
+        for folder in "abcdefg":
+            assert f"default/{folder}/README.md (" in said
+    assert "may mean 7" in agent.refused("verify", quotation="tea of a", place="README.md")
+    assert "tea of c" in agent("read", place="c/README.md").text
+
+
+def test_a_line_names_the_passage_that_others_are_similar_to(agent: Agent) -> None:
+    whole = agent("similar", place="pump.md", limit=3).places
+    assert whole != agent("similar", place="pump.md:3", limit=3).places
+    assert "no passage at line 9,999" in agent.refused("similar", place="pump.md:9999")
+
+
+def test_memories_around_one_are_shown_in_their_order(db: Database) -> None:
+    agent = Agent(db)
+    for number in range(1, 7):
+        db.memories.add("talk", "user", f"said as number {number}")
+        db.memories.add("other", "user", f"beside {number}")
+    db.memories.add("talk", "user", "long " * 200)
+    lines = agent("read", place="memory:7", around=2).text.split("\n\n")
+    assert [each[-1] for each in lines if "said" in each] == ["2", "3", "4", "5", "6"]
+    assert lines[2].startswith("memory:7") and "beside" not in "".join(lines)
+    assert "more around it" in agent("read", place="memory:7", around=9, budget=100).text
+
+
+def test_a_quotation_in_other_case_is_said_to_be_that(agent: Agent) -> None:
+    found = agent("verify", quotation="error e17 means that the inlet")
+    assert found.status == "case" and "with other capital or small letters" in found.text
+    assert "It stands there as: Error E17 means" in found.text
 
 
 def test_a_line_longer_than_the_budget_is_cut(db: Database) -> None:
@@ -176,6 +256,40 @@ def test_a_replaced_document_is_found_under_its_old_id_and_says_so(db: Database)
 # Write
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_replies_say_what_became_of_a_cited_file(db: Database, tmp_path: Path, gone: bool) -> None:
+    file = tmp_path / "tea.md"
+    file.write_text("Green tea is made with water of 80 degrees.\n")
+    db.documents.ingest(file, library="kitchen")
+    db.documents.ingest_text("Tea for breakfast.", source="/nowhere/breakfast.md")
+    agent = Agent(db)
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("read", {"place": "tea.md"}),
+        ("verify", {"quotation": "water of 80 degrees"}),
+        ("search", {"query": "green tea 80 degrees"}),
+        ("search", {"query": "green tea 80 degrees", "budget": 100}),
+    ]
+    for tool, arguments in asked:
+        assert "the file" not in agent(tool, **arguments).text.lower()
+    if gone:
+        file.unlink()
+    else:
+        file.write_text("Green tea is made with water of 70 degrees or less.\n")
+    said = "is gone from this machine" if gone else "changed since it was read: ingest it again"
+    into = "" if gone else " into kitchen"
+    read, verified, found, short = (agent(tool, **arguments).text for tool, arguments in asked)
+    assert f" · the file {said}{into} · {file}\n\n" in read
+    assert verified.endswith(f"\nThe file {said}{into}.")
+    assert f"The file of [1] {said}." in found and f"The file of [1] {said}." in short
+    assert len(short) <= 400
+
+
+def test_read_gives_the_path_on_disk(agent: Agent, folder: Path) -> None:
+    head = agent("read", place="firm/handbook/travel.md").text.splitlines()[0]
+    assert head.startswith("firm/handbook/travel.md:")
+    assert f" · {folder / 'handbook/travel.md'}" in head
+
+
 def test_an_ambiguous_name_changes_nothing(db: Database) -> None:
     agent = Agent(db)
     for library in ("a", "b"):
@@ -201,9 +315,49 @@ def test_updates_that_cannot_be_are_refused(db: Database) -> None:
     assert (memory.tags, memory.metadata) == (("a",), {"b": 1})
 
 
+def test_tags_of_a_document_are_found_as_the_reply_says(db: Database) -> None:
+    agent = Agent(db)
+    agent("ingest", source="tea.md", text="green tea")
+    where = '{"metadata.tags": {"array_contains": "drink"}}'
+    for reply in (
+        agent("update", place="tea.md", tags=["drink"]),
+        agent("search", query="tea", tags=["drink"]),
+    ):
+        assert f"search with where={where}" in reply.text
+    assert agent("search", query="tea", where=json.loads(where)).places == ["default/tea.md:1"]
+
+
 @pytest.mark.parametrize("source", ["x" * 5_000, "a\0b", "~nobody/x", "nowhere.md", "file:///etc"])
 def test_a_source_that_cannot_be_is_refused(db: Database, source: str) -> None:
     assert "inside the server" not in Agent(db).refused("ingest", source=source)
+
+
+def test_an_ingest_names_what_was_skipped_and_what_vanished(db: Database, tmp_path: Path) -> None:
+    agent = Agent(db)
+    for name in ("tea.md", "gone.md"):
+        (tmp_path / name).write_text(f"text of {name}")
+    (tmp_path / "noise.bin").write_bytes(bytes(range(256)))
+    done = agent("ingest", source=str(tmp_path), library="notes").text
+    assert f"- {tmp_path}/noise.bin: of no readable type" in done and "No longer" not in done
+    (tmp_path / "gone.md").unlink()
+    done = agent("ingest", source=str(tmp_path), library="notes").text
+    assert f"No longer in the folder, still stored: {tmp_path}/gone.md" in done
+    assert db.documents.count() == 2
+
+
+def test_status_lists_documents_and_memories_page_by_page(db: Database) -> None:
+    agent = Agent(db)
+    for number in range(60):
+        db.documents.ingest_text(f"text {number}", source=f"{number:02}.md", library="notes")
+        db.memories.add("talk", "user", f"said {number}")
+    first, rest = (agent("status", library="notes", offset=each).text for each in (0, 50))
+    assert "[documents 1-50 of 60; go on with offset=50]" in first
+    listed = [line.split(" ")[0] for line in (first + "\n" + rest).splitlines() if line[0] != "["]
+    assert listed == [f"notes/{number:02}.md" for number in range(60)]
+    assert agent("status", kind="memories").text.startswith("memory:60 · talk, ")
+    assert "[memories 51-60 of 60]" in agent("status", thread="talk", offset=50).text
+    assert "did you mean 'notes'" in agent("status", library="note").text
+    assert "no library" in agent.refused("status", library="notes", thread="talk")
 
 
 def test_a_long_ingest_becomes_a_job_that_status_shows(path: Path, tmp_path: Path) -> None:

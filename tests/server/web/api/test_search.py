@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from mcpvectordb.records import Embedded
 from tests.server.web.support_web_server import Served
 
 
@@ -29,7 +30,7 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_said(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server embeds in a thread, which may come to it before the search does.
-    monkeypatch.setattr(served.db._encoder, "_embed_batch", lambda *_: None)
+    monkeypatch.setattr(served.db._encoder, "_embed_batch", lambda *_: (Embedded(), False))
     served.db.documents.ingest_text("green tea", source="a.md", embed=False)
     found = served.post("/api/search", query="tea")
     assert found["hits"] and found["legs"] == ["text"] and "vector" in found["reasons"]

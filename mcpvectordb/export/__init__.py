@@ -1,1 +1,0 @@
-"""Everything of a file in formats that other programs read: JSONL, Markdown, CSV, Parquet."""

@@ -1,1 +1,0 @@
-"""Documents and memories together: one ranking, lines by pattern, quotations, similar texts."""

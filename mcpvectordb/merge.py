@@ -1,0 +1,321 @@
+"""Merge another file into this one, in one transaction.
+
+Every version of an item has its place in one order (`Version.order`), a deletion too. The present
+version of the result is the last one of both files; all others are its history. Taking a maximum
+and a union gives the same result in any order and however often it is done: merging is idempotent,
+commutative and associative, so copies may be merged along any way.
+
+It is one transaction, because a kill in between must leave the old file, and because a copy that
+replaces the file in the end would lose what others write meanwhile. Others wait for it; nothing is
+parsed or embedded in it.
+
+The schema of the other file is ours, but its values may be anybody's. Its clock may not be days
+ahead of this machine's, none of its stamps later than its clock, and every version must be one that
+this library could have written. Otherwise nothing is merged. Of its history comes as much as there
+is room for, so that none of ours is dropped for it; and what it replaces or deletes here is kept
+for as long as if that had been done here now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from mcpvectordb import metadata
+from mcpvectordb.errors import Damaged
+from mcpvectordb.history import clock
+from mcpvectordb.history.log import MOST_CHANGES, shown
+from mcpvectordb.history.records import Merged
+from mcpvectordb.history.timeline import TAKEN_BACK
+from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name, encoded
+from mcpvectordb.index import arrays, spans
+from mcpvectordb.index.arrays import METRICS
+from mcpvectordb.index.chunks import active_model, every_model, precision
+from mcpvectordb.records import Progress, ProgressCallback
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.store import OpenStore
+from mcpvectordb.vectors.store import VectorStore
+
+_REPORT_EVERY = 500
+
+
+class MergedFile(NamedTuple):
+    """A file and what is needed to read its versions, or to write them."""
+
+    store: OpenStore
+    shelves: Sequence[VersionedShelf]
+    vectors: VectorStore
+
+
+class FileMerge:
+    """One merge of `theirs` into `ours`."""
+
+    def __init__(
+        self, ours: MergedFile, theirs: MergedFile, progress: ProgressCallback | None = None
+    ) -> None:
+        self._ours, self._theirs, self._progress = ours, theirs, progress
+        self._history = ours.store.history
+        self._shelves = {each.shelf: each for each in ours.shelves}
+        self._indexes = dict(zip(("documents", "contexts"), ours.store.indexes, strict=True))
+        self._names: dict[str, list[str]] = {
+            each: [] for each in ("added", "updated", "deleted", "lost")
+        }
+        self._models: tuple[int, int, int] | None = None
+        self._embedded = 0
+        self._last = 0  # the last stamp of the other file's clock
+        self._stamps: set[int] = set()  # of its versions
+        self._room = 0  # bytes of its history that may still come
+
+    def run(self) -> Merged:
+        """Merge; raises Damaged, and changes nothing, if the other file is not sound."""
+        try:
+            return self._run()
+        except (ValueError, RecursionError) as error:  # InvalidInput, no UTF-8, no JSON …
+            raise Damaged(f"one of its values is none that is ever written ({error})") from None
+
+    def _run(self) -> Merged:
+        with (
+            self._theirs.store.file.reading(limited=False) as other,
+            self._history.change("merge"),
+            self._ours.store.file.writing() as sql,
+        ):
+            self._last = self._clock(sql, other)
+            self._history.stamp(sql)
+            self._models = self._adopt_model(sql, other)
+            self._merge_stores(sql, other)
+            for version in self._each_present(other):
+                self._merge_present(sql, other, version)
+            self._room = self._history.spare(sql)
+            for version, until in self._theirs.store.history.all(other):
+                self._merge_former(sql, other, version, until)
+            self._merge_changes(sql, other)
+            sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
+        return Merged(
+            path=str(self._theirs.store.file.path),
+            embedded=self._embedded,
+            **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
+        )
+
+    def _clock(self, sql: Sql, other: Sql) -> int:
+        """The last stamp of the other file; raises Damaged if it is ahead of ours and this machine.
+
+        A file whose own clock is ahead already takes what others made with that in view.
+        """
+        row = other.execute("SELECT clock FROM history_state").fetchone()
+        if row is None or row[0] < 0:
+            raise Damaged("its clock is missing, so nobody can say which change is the later")
+        ours = clock.end_of_millisecond(sql.execute("SELECT clock FROM history_state").get)
+        if row[0] > min(max(clock.latest(self._history.wall_clock()), ours), clock.LAST):
+            raise Damaged(self._history.ahead(row[0]))
+        return int(row[0])
+
+    def _checked_stamp(self, stamp: int, what: str) -> int:
+        """A stamp of the other file; raises Damaged unless its clock has shown it."""
+        if not 0 <= stamp <= self._last:
+            raise Damaged(f"the stamp {stamp} of {what} was never shown by its clock")
+        return stamp
+
+    def _each_present(self, other: Sql) -> Iterator[Version]:
+        total = sum(
+            other.execute(f"SELECT count(*) FROM {table}").get
+            for table in ("documents", "contexts", "vectors", "libraries")
+        )
+        done = 0
+        for shelf in self._theirs.shelves:
+            for version in shelf.present(other):
+                if self._progress and done % _REPORT_EVERY == 0:
+                    self._progress(Progress(step="merge", done=done, total=total))
+                done += 1
+                yield version
+
+    # Items.
+
+    def _merge_present(self, sql: Sql, other: Sql, theirs: Version) -> None:
+        """Take the version that the other file has, if it is the later one; else keep it."""
+        self._check(theirs)
+        shelf = self._shelves[theirs.item.shelf]
+        ours = shelf.find(sql, theirs.item)
+        if ours is not None and ours.order == theirs.order:
+            return
+        latest = ours or self._deletion(sql, theirs.item)
+        if latest is not None and latest.order > theirs.order:
+            if self._keep(sql, other, theirs, max(latest.stamp, self._history.stamp(sql))):
+                self._name("lost", sql, theirs)
+            return
+        with self._history.stamped(sql, theirs.stamp):
+            shelf.restore(theirs, shelf.checked(theirs, self._body(other, theirs)))
+        if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
+            raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
+        self._take_embeddings(sql, other, theirs, now)
+        if ours is None:
+            self._name("added", sql, theirs)
+        elif self._has(other, ours):
+            self._name("updated", sql, theirs)
+        else:
+            self._name("lost", sql, theirs)
+
+    def _merge_former(self, sql: Sql, other: Sql, theirs: Version, until: int) -> None:
+        """Keep a former version of the other file; a deletion is made here if it is later."""
+        if theirs.item.shelf not in self._shelves:
+            raise Damaged(f"its history is of a shelf {theirs.item.shelf!r:.50}, which is none")
+        self._check(theirs)
+        if self._checked_stamp(until, f"{theirs.item.name!r:.100}") < theirs.stamp:
+            raise Damaged(f"{theirs.item.name!r:.100} was replaced before it was there")
+        ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
+        if theirs.fields is None and ours is not None and ours.order < theirs.order:
+            known = self._has(other, ours)
+            with self._history.stamped(sql, theirs.stamp):
+                self._shelves[theirs.item.shelf].remove(theirs.item)
+            self._name("deleted" if known else "lost", sql, ours)
+        elif ours is None or ours.order != theirs.order:
+            self._keep(sql, other, theirs, until, former=True)
+
+    def _keep(
+        self,
+        sql: Sql,
+        other: Sql,
+        theirs: Version,
+        until: int,
+        *,
+        former: bool = False,
+    ) -> bool:
+        """Add a version of the other file to the history, unless it is there; whether it was added.
+
+        A `former` one is left out if there is no room for it.
+        """
+        if self._has(sql, theirs) or not self._history.keeps(sql):
+            return False
+        body = None if theirs.fields is None else self._body(other, theirs)
+        if body is not None:
+            self._shelves[theirs.item.shelf].checked(theirs, body)
+            size = len(encoded(theirs.fields).encode()) + len(body)
+            if former and size > self._room:
+                return False
+            self._room -= size
+        name = body_name(body) if body else None
+        self._history.add(sql, theirs._replace(body=name), until, body)
+        return True
+
+    def _check(self, version: Version) -> None:
+        """Raise Damaged unless a version of the other file has a stamp, and JSON as its fields."""
+        self._stamps.add(self._checked_stamp(version.stamp, f"{version.item.name!r:.100}"))
+        if version.fields is None and version.body is not None:
+            raise Damaged(f"{version.item.name!r:.100} was deleted, and has a text")
+        metadata.check(version.fields)
+
+    def _has(self, sql: Sql, version: Version) -> bool:
+        """Whether a file had a version; if the other one had ours, its own came after it."""
+        return bool(
+            sql.execute(
+                "SELECT EXISTS (SELECT 1 FROM history_versions WHERE shelf = ? AND place = ? "
+                "AND name = ? AND twin = ? AND stamp = ? AND digest = ?)",
+                (*version.item, version.stamp, version.digest),
+            ).get
+        )
+
+    def _deletion(self, sql: Sql, item: Item) -> Version | None:
+        """The last deletion of an item that is not there."""
+        deletions = (each for each in self._history.of(sql, item) if each.fields is None)
+        return max(deletions, key=lambda each: each.order, default=None)
+
+    def _body(self, other: Sql, version: Version) -> bytes:
+        stored = self._shelves[version.item.shelf].body
+        return self._theirs.store.history.body(other, version, stored)
+
+    def _name(self, what: str, sql: Sql, version: Version) -> None:
+        self._names[what].append(self._shelves[version.item.shelf].label(sql, version))
+
+    # Embeddings, stores, and the log.
+
+    def _adopt_model(self, sql: Sql, other: Sql) -> tuple[int, int, int] | None:
+        """Our key, their key and the dimension of the model of both files; None if they differ.
+
+        A file that has no model yet gets that of the other one, and its chunk sizes and precision.
+        """
+        theirs = active_model(other)
+        if theirs is None:
+            return None
+        ours = active_model(sql)
+        if ours is None:
+            every_model(other)
+            size, overlap = self._theirs.store.encoder.sizes(other)
+            if not 16 <= size <= 2000 or not 0 <= overlap <= size // 2:
+                raise Damaged(f"its chunks of {size} tokens, {overlap} of them twice, are none")
+            ours = self._ours.store.encoder.adopt(sql, theirs, size, overlap, precision(other))
+        return (ours.key, theirs.key, ours.dimension) if ours[1:] == theirs[1:] else None
+
+    def _take_embeddings(self, sql: Sql, other: Sql, theirs: Version, ours: Version) -> None:
+        """Store the other file's embeddings of a version that was taken from it."""
+        index = self._indexes.get(theirs.item.shelf)
+        if index is None or self._models is None:
+            return
+        model, their_model, dimension = self._models
+        owner, their_owner = (
+            self._shelves[theirs.item.shelf].owner(each) for each in (ours, theirs)
+        )
+        table = theirs.item.shelf.removesuffix("s")
+        found = spans.embeddings(other, table, their_model, their_owner)
+        usable = {
+            position: embedding
+            for position, embedding in found.items()
+            if arrays.is_rankable(embedding, dimension)
+        }
+        self._embedded += index.settle_positions(sql, model, owner, usable)
+
+    def _merge_stores(self, sql: Sql, other: Sql) -> None:
+        """Make the stores that are missing; of two metrics the one of the older store counts."""
+        changed = False
+        rows: list[Any] = other.execute("SELECT name, metric, stamp FROM stores").fetchall()
+        for name, metric, stamp in rows:
+            self._checked_stamp(stamp, f"its store {name!r:.100}")
+            if metric not in METRICS or not name.strip():
+                raise Damaged(f"its store {name!r:.100} is not what was written")
+            ours = sql.execute(
+                "SELECT stamp, metric FROM stores WHERE name = ?", (name,)
+            ).fetchone()
+            if ours is None:
+                with self._history.stamped(sql, stamp):
+                    self._ours.vectors.create(sql, name, metric)
+            elif (stamp, metric) < ours:
+                sql.execute(
+                    "UPDATE stores SET metric = ?, stamp = ? WHERE name = ?", (metric, stamp, name)
+                )
+                changed = changed or metric != ours[1]
+        if changed:
+            self._ours.vectors.rebuild(sql)
+
+    def _merge_changes(self, sql: Sql, other: Sql) -> None:
+        """Add the log of the other file, as far as it says anything and there is room for it.
+
+        What is noted of one of our own stamps does not become part of another change of ours.
+        """
+        if not self._history.keeps(sql):
+            return
+        room = MOST_CHANGES - sql.execute("SELECT count(*) FROM history_changes").get
+        undos = dict[int, re.Match[str]]()
+        for change, stamp, actor, action in other.execute(
+            "SELECT change, stamp, actor, action FROM history_changes ORDER BY stamp DESC"
+        ):
+            self._checked_stamp(stamp, "a change")
+            if room <= 0 or stamp not in self._stamps:
+                continue
+            sql.execute(
+                "INSERT INTO history_changes (change, stamp, actor, action) "
+                "SELECT ?1, ?2, ?3, ?4 WHERE NOT (EXISTS (SELECT 1 FROM history_changes "
+                "WHERE change = ?1) AND EXISTS (SELECT 1 FROM history_changes WHERE stamp = ?2))",
+                (change, stamp, shown(actor), shown(action)),
+            )
+            room -= sql.changes()
+            if sql.changes() and (taken := TAKEN_BACK.fullmatch(action)):
+                undos[sql.last_insert_rowid()] = taken
+        for row, taken in undos.items():  # the number of a change is another one in each file
+            known = "SELECT change FROM history_changes WHERE number = ?"
+            change = other.execute(known, (int(taken[2]),)).get
+            number = sql.execute(
+                "SELECT min(number) FROM history_changes WHERE change = ?", (change,)
+            ).get
+            sql.execute(
+                "UPDATE history_changes SET action = ? WHERE number = ?",
+                (f"{taken[1]} {number}" if number else taken[1], row),
+            )

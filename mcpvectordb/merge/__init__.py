@@ -1,1 +1,0 @@
-"""Merge: two copies of a file that were both changed become one."""

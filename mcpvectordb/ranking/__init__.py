@@ -1,0 +1,1 @@
+"""Queries over the indexes: the ranker, relevance, reranking, variety, snippets."""

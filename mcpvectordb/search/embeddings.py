@@ -1,0 +1,411 @@
+"""All passages of documents and memories compared by their stored embeddings.
+
+`Database.similar` ranks texts by the cosine to the mean direction of one text's passages.
+
+`Database.duplicates` finds passages that say nearly the same. Comparing all pairs of 100,000
+passages would take minutes. Locality-sensitive hashing (Charikar, 2002) compares few of them: a
+row's hash has a bit for each of some random planes, the side on which the row lies. Two rows at an
+angle a agree in a bit with probability 1 - a/π, so rows that are nearly equal often have the same
+hash, and others hardly ever. The rows are sorted by their hash, inside of one by a random
+direction, and each is compared with the next few. That is done TABLES times with other planes, so
+that a pair that one table separates is found in another. What is found is compared exactly; pairs
+that share a row make a group.
+
+`Database.projection` shows all passages in the plane. Principal component analysis: of all
+directions in the space of embeddings the two along which the passages differ most are the axes.
+They are the eigenvectors of the covariance matrix with the largest eigenvalues. The matrix is
+estimated from a sample, because more rows hardly turn the axes; then every row is projected, block
+by block, so memory holds the sample and two numbers for each.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcpvectordb.documents import rows as document_rows
+from mcpvectordb.errors import NotFound
+from mcpvectordb.index.chunks import ChunkIndex, ModelRow
+from mcpvectordb.index.resident import Allowed
+from mcpvectordb.memories import rows as memory_rows
+from mcpvectordb.memories.memory import Memory
+from mcpvectordb.ranking.meaning import best_of_owners
+from mcpvectordb.records import Chunk, Hit, Results, Scores
+from mcpvectordb.search.both import Kind
+from mcpvectordb.search.records import Duplicates, Projection
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.storage.lazy import np
+from mcpvectordb.store import OpenStore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+
+MOST_CHUNKS = 1_000  # of the text that others are compared with
+OVERFETCH = 4  # chunks that are ranked at first for each item: several may belong to one
+NOT_EMBEDDED = "it has no embedding yet"
+PUBLISHED = "owner IN (SELECT key FROM published_documents)"
+
+TABLES = 12
+WINDOW = 6  # following rows of the same hash that a row is compared with
+SLICE = 16_384  # rows whose cosines are computed at once: bounds the memory
+SEED = 20_020  # any: the same rows always give the same groups
+
+SAMPLE = 20_000  # most rows that the axes of a projection are computed from
+
+
+class SimilarTexts:
+    """Ranks both kinds by the cosine to the mean direction of some chunks."""
+
+    def __init__(self, sql: Sql, store: OpenStore, model: ModelRow) -> None:
+        self._sql, self._model = sql, model
+        self._indexes: dict[Kind, ChunkIndex] = {
+            "documents": store.documents,
+            "memories": store.memories,
+        }
+
+    def to_item(
+        self, kind: Kind, owner: int, wanted: Iterable[Kind], limit: int
+    ) -> Results[Chunk | Memory]:
+        """The items most similar to that of `owner`, without itself, each by its best chunk."""
+        index = self._indexes[kind]
+        ids = [
+            id
+            for (id,) in self._sql.execute(
+                f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?",
+                (owner, MOST_CHUNKS),
+            )
+        ]
+        direction = self._direction(index, ids)
+        if direction is None:
+            return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
+        return self._results(
+            [
+                row
+                for each in wanted
+                for row in self._nearest(each, direction, owner if each == kind else 0, limit)
+            ],
+            limit,
+        )
+
+    def at_lines(self, owner: int, first: int, count: int) -> list[int]:
+        """The ids of the chunks that have these lines of a document, or of the first one below.
+
+        Raises NotFound behind its last chunk.
+        """
+        found = self._sql.execute(
+            "SELECT id, first_line FROM document_chunks WHERE owner = ? AND last_line >= ? "
+            "ORDER BY position LIMIT ?",
+            (owner, first, MOST_CHUNKS),
+        ).fetchall()
+        if not found:
+            raise NotFound(f"there is no passage at line {first:,} of it")
+        return [id for id, line in found if line < first + count] or [found[0][0]]
+
+    def to_chunks(
+        self, chunks: Sequence[int], wanted: Iterable[Kind], limit: int
+    ) -> Results[Chunk | Memory]:
+        """The passages of documents, and the memories, most similar to one or more passages."""
+        index = self._indexes["documents"]
+        direction = self._direction(index, chunks)
+        if direction is None:
+            return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
+        ranked: list[tuple[float, Kind, int, int]] = []
+        if "documents" in wanted:
+            others = Allowed(
+                "SELECT id FROM document_chunks WHERE id NOT IN (SELECT value FROM json_each(?)) "
+                f"AND {PUBLISHED}",
+                (json.dumps(list(chunks)),),
+            )
+            near = index.vector.nearest(self._sql, self._model.key, direction, others, limit)
+            ranked += [(cosine, "documents", id, id) for id, cosine in near]
+        if "memories" in wanted:
+            ranked += self._nearest("memories", direction, 0, limit)
+        return self._results(ranked, limit)
+
+    def _results(
+        self, ranked: list[tuple[float, Kind, int, int]], limit: int
+    ) -> Results[Chunk | Memory]:
+        """The hits for (cosine, kind, chunk, owner), best first."""
+        best = sorted(ranked, key=lambda row: (-row[0], row[1], row[2]))[:limit]
+        chunks = document_rows.chunks(
+            self._sql, self._indexes["documents"], [row[2] for row in best if row[1] == "documents"]
+        )
+        memories = memory_rows.by_ids(
+            self._sql,
+            self._indexes["memories"],
+            [row[3] for row in best if row[1] == "memories"],
+            images=False,
+        )
+        return Results(
+            hits=tuple(
+                Hit(
+                    item=chunks[chunk] if each == "documents" else memories[found],
+                    score=min(1.0, max(0.0, cosine)),
+                    scores=Scores(vector=cosine, vector_rank=rank),
+                )
+                for rank, (cosine, each, chunk, found) in enumerate(best, 1)
+            ),
+            legs=("vector",),
+        )
+
+    def _direction(self, index: ChunkIndex, ids: Sequence[int]) -> bytes | None:
+        """The mean of the unit vectors of chunks as float32; None without embeddings."""
+        model = self._model
+        rows: Any = index.vector.embeddings(self._sql, model.key, model.dimension, ids).rows
+        lengths = np.linalg.norm(rows, axis=1)
+        rows = rows[lengths > 0] / lengths[lengths > 0, None]
+        return rows.mean(axis=0).astype(np.float32).tobytes() if len(rows) else None
+
+    def _nearest(
+        self, kind: Kind, direction: bytes, besides: int, limit: int
+    ) -> list[tuple[float, Kind, int, int]]:
+        """(cosine, kind, best chunk, owner) of the nearest owners."""
+        index = self._indexes[kind]
+        visible = f" AND {PUBLISHED}" if kind == "documents" else ""
+        allowed = Allowed(f"SELECT id FROM {index.chunks} WHERE owner != ?{visible}", (besides,))
+        best = best_of_owners(
+            self._sql,
+            index,
+            lambda depth: index.vector.nearest(
+                self._sql, self._model.key, direction, allowed, depth
+            ),
+            limit,
+            OVERFETCH * limit,
+        )
+        return [(cosine, kind, chunk, owner) for owner, (chunk, cosine) in best.items()]
+
+
+class UnitRows(NamedTuple):
+    """Some rows, and of each the id of its passage, or of its memory, and its group."""
+
+    ids: NDArray[np.int64]
+    groups: NDArray[np.uint16]
+    rows: NDArray[np.float32]
+
+
+def _joined(blocks: Iterable[UnitRows], dimension: int) -> UnitRows:
+    """The rows of all blocks."""
+    none = np.empty(0, np.int64), np.empty(0, np.uint16), np.empty((0, dimension), np.float32)
+    return UnitRows(*map(np.concatenate, zip(none, *blocks, strict=True)))
+
+
+class UnitVectors:
+    """The embeddings of both shelves by a model; `names` are those of the groups.
+
+    A group is a library, or all memories. Passages of unpublished documents are left out.
+    """
+
+    def __init__(self, sql: Sql, model: ModelRow, store: OpenStore) -> None:
+        self._sql, self._model, self._indexes = sql, model, store.indexes
+        libraries: list[str] = [
+            name
+            for (name,) in sql.execute(
+                "SELECT DISTINCT library FROM published_documents ORDER BY library"
+            )
+        ]
+        self.names: tuple[tuple[Kind, str], ...] = tuple(("documents", name) for name in libraries)
+        if store.memories.count(sql):
+            self.names += (("memories", ""),)
+        self._numbers = {name: number for number, name in enumerate(libraries)}
+        self.passages = sum(each.count(sql) for each in store.indexes)
+        self.pending = sum(each.count_pending(sql, model.key) for each in store.indexes)
+
+    def blocks(self) -> Iterator[UnitRows]:
+        """The rows, some at a time: passages of documents by id, then those of memories."""
+        for index, labels in zip(self._indexes, self._labels(), strict=True):
+            chunks, ids, groups = (np.array(each, np.int64) for each in labels)
+            for found, rows in index.vector.blocks(
+                self._sql, self._model.key, self._model.dimension
+            ):
+                places = np.searchsorted(chunks, found)
+                there = places < len(chunks)
+                there[there] = chunks[places[there]] == np.array(found)[there]
+                lengths = np.linalg.norm(rows, axis=1)
+                there &= lengths > 0
+                places = places[there]
+                yield UnitRows(
+                    ids[places],
+                    groups[places].astype(np.uint16),
+                    (rows[there] / lengths[there, None]).astype(np.float32),
+                )
+
+    def _labels(self) -> Iterator[tuple[list[int], list[int], list[int]]]:
+        """(chunks in order, ids, groups) of each shelf."""
+        of_documents: list[tuple[int, str]] = list(
+            self._sql.execute(
+                "SELECT c.id, d.library FROM document_chunks c "
+                "JOIN published_documents d ON d.key = c.owner ORDER BY c.id"
+            )
+        )
+        chunks = [chunk for chunk, _ in of_documents]
+        yield chunks, chunks, [self._numbers[library] for _, library in of_documents]
+        of_memories: list[tuple[int, int]] = list(
+            self._sql.execute("SELECT id, owner FROM context_chunks ORDER BY id")
+        )
+        yield (
+            [chunk for chunk, _ in of_memories],
+            [owner for _, owner in of_memories],
+            [len(self._numbers)] * len(of_memories),
+        )
+
+
+def duplicates(
+    sql: Sql, store: OpenStore, model: ModelRow | None, min_cosine: float
+) -> list[Duplicates]:
+    """The groups of passages that are embedded by a model of the file, the largest first."""
+    if model is None:
+        return []
+    vectors = UnitVectors(sql, model, store)
+    ids, groups, rows = _joined(vectors.blocks(), model.dimension)
+    if not len(ids):
+        return []
+    first, second, cosines = similar_pairs(rows, min_cosine)
+    labels = components(len(rows), first, second)
+    lowest = np.ones(len(rows), np.float32)
+    np.minimum.at(lowest, labels[first], cosines)
+    paired = np.unique(np.concatenate([first, second]))
+    order = paired[np.argsort(labels[paired], kind="stable")]
+    found = []
+    for members in (
+        np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else ()
+    ):
+        of_memory = np.array([vectors.names[group][0] == "memories" for group in groups[members]])
+        made = Duplicates(
+            chunks=tuple(ids[members[~of_memory]].tolist()),
+            memories=tuple(sorted({*ids[members[of_memory]].tolist()})),
+            cosine=min(1.0, float(lowest[labels[members[0]]])),
+        )
+        if len(made) > 1:  # and not two passages of one memory
+            found.append(made)
+    return sorted(found, key=lambda each: (-len(each), each.chunks, each.memories))
+
+
+def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:
+    """Pairs of unit rows that have at least this cosine: their numbers, and the cosines."""
+    count, dimension = rows.shape
+    random = np.random.default_rng(SEED)
+    bits = min(62, max(4, math.ceil(math.log2(count + 1))))
+    mean = rows.mean(axis=0, dtype=np.float32)
+    found: list[Pairs] = []
+    for _ in range(TABLES):
+        planes = random.standard_normal((dimension, bits + 1), np.float32)
+        keys, along = _hashes(rows, mean, planes)
+        order = np.lexsort((along, keys))
+        for ahead in range(1, min(WINDOW, count - 1) + 1):
+            same = np.flatnonzero(keys[order[:-ahead]] == keys[order[ahead:]])
+            found.append(_near(rows, order[same], order[same + ahead], min_cosine))
+    if not found:
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, np.empty(0, np.float32)
+    first, second, cosines = (np.concatenate(each) for each in zip(*found, strict=True))
+    return first, second, cosines
+
+
+def _hashes(
+    rows: NDArray[np.float32], mean: NDArray[np.float32], planes: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The hash of each row around their mean, and its place along the last plane's direction."""
+    powers, middle = 1 << np.arange(planes.shape[1] - 1, dtype=np.int64), mean @ planes
+    keys, along = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), SLICE):
+        part = slice(start, start + SLICE)
+        sides = rows[part] @ planes - middle
+        keys[part] = (sides[:, :-1] > 0) @ powers
+        along[part] = sides[:, -1]
+    return keys, along
+
+
+def _near(
+    rows: NDArray[np.float32],
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    min_cosine: float,
+) -> Pairs:
+    """Those of the given pairs that have at least this cosine."""
+    cosines = np.empty(len(first), np.float32)
+    for start in range(0, len(first), SLICE):
+        part = slice(start, start + SLICE)
+        cosines[part] = np.einsum("ij,ij->i", rows[first[part]], rows[second[part]])
+    near = cosines >= min_cosine - 1e-6  # what single precision may lose
+    return first[near], second[near], cosines[near]
+
+
+def components(
+    count: int, first: NDArray[np.int64], second: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each of `count` rows the lowest number of those it is connected with by pairs.
+
+    Every row takes the lowest label among its neighbours', then that label's own (pointer
+    jumping), which halves the remaining distances, until nothing changes.
+    """
+    labels = np.arange(count)
+    while True:
+        low = np.minimum(labels[first], labels[second])
+        new = labels.copy()
+        np.minimum.at(new, labels[first], low)
+        np.minimum.at(new, labels[second], low)
+        new = new[new]
+        if np.array_equal(new, labels):
+            return labels
+        labels = new
+
+
+def projection(sql: Sql, store: OpenStore, model: ModelRow | None) -> Projection:
+    """The projection of all passages that are embedded by a model of the file."""
+    names: tuple[tuple[Kind, str], ...] = ()
+    explained, pending, placed = (0.0, 0.0), 0, _joined((), 2)
+    if model is not None:
+        vectors = UnitVectors(sql, model, store)
+        names, pending = vectors.names, vectors.pending
+        step = max(1, -(-vectors.passages // SAMPLE))
+        mean, axes, explained = principal_axes(_sample(vectors.blocks(), step, model.dimension))
+        moved = (
+            block._replace(rows=((block.rows - mean) @ axes).astype(np.float32))
+            for block in vectors.blocks()
+        )
+        placed = _joined(moved, 2)
+    return Projection(
+        ids=placed.ids,
+        x=placed.rows[:, 0],
+        y=placed.rows[:, 1],
+        groups=placed.groups,
+        names=names,
+        explained=explained,
+        pending=pending,
+    )
+
+
+def principal_axes(
+    rows: NDArray[np.float32],
+) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[float, float]]:
+    """The mean of the rows, their two principal axes as columns, and the variance these explain.
+
+    The sign of an axis is chosen so that the same rows always get the same axes.
+    """
+    if len(rows) < 2:
+        # Without variance: the first two axes of the space itself.
+        return rows.sum(axis=0), np.eye(rows.shape[1], 2, dtype=np.float32), (0.0, 0.0)
+    mean = rows.mean(axis=0, dtype=np.float64)
+    centred = rows - mean
+    values, found = np.linalg.eigh(centred.T @ centred)
+    values = np.maximum(values[::-1], 0)
+    axes = found[:, ::-1][:, :2]
+    strongest = axes[np.abs(axes).argmax(axis=0), [*range(axes.shape[1])]]
+    axes = axes * np.where(strongest < 0, -1, 1)
+    if axes.shape[1] < 2:
+        axes = np.pad(axes, ((0, 0), (0, 1)))
+    shares = [*(values[:2] / (values.sum() or 1.0)), 0.0]
+    return mean.astype(np.float32), axes.astype(np.float32), (float(shares[0]), float(shares[1]))
+
+
+def _sample(blocks: Iterable[UnitRows], step: int, dimension: int) -> NDArray[np.float32]:
+    """Every `step`-th row of all blocks."""
+    rows, skip = [np.empty((0, dimension), np.float32)], 0
+    for block in blocks:
+        rows.append(block.rows[skip::step])
+        skip = (skip - len(block.rows)) % step
+    return np.concatenate(rows)
