@@ -6,14 +6,15 @@ Comments, the other entries and a backup of the file are kept.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,15 +25,19 @@ from mcpvectordb_server.settings import JSON, TOML, YAML, Entry, SettingsFormat
 NAME = "mcpvectordb"
 
 
-def _command(line: Sequence[str]) -> Entry:
-    return {"command": line[0], "args": list(line[1:])}
+PROGRAM = {"command": "$PROGRAM", "args": "$ARGUMENTS"}
+URL = {"url": "$URL", "headers": "$HEADERS"}
+FORMATS = {".json": JSON, ".toml": TOML, ".yaml": YAML}
 
 
-def _url(url: str, headers: Mapping[str, str]) -> Entry:
-    return {"url": url, "headers": dict(headers)}
+def _filled(entry: Entry, values: Mapping[str, Any]) -> Entry:
+    return {
+        key: values.get(each, each) if isinstance(each, str) else each
+        for key, each in entry.items()
+    }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class McpHost:
     """An MCP host and its settings file.
 
@@ -42,19 +47,27 @@ class McpHost:
     section  the key of the settings under which servers are listed
     windows  paths there, if not that one; those whose folder exists are used, * matches any name
     sign     folder by which the host is detected; "" is the folder of the settings file
-    local    the entry for a command line
-    remote   the entry for a URL and headers; None where the host starts servers only by a command
+    command  the entry for a command, with $PROGRAM and $ARGUMENTS, or the whole $LINE
+    remote   the entry for a $URL and $HEADERS; None where the host starts servers only by a command
     """
 
     title: str
     path: str
-    _: KW_ONLY
     section: str = "mcpServers"
-    windows: tuple[str, ...] = ()
+    windows: Sequence[str] = ()
     sign: str = ""
-    form: SettingsFormat = JSON
-    local: Callable[[Sequence[str]], Entry] = _command
-    remote: Callable[[str, Mapping[str, str]], Entry] | None = _url
+    command: Entry = field(default_factory=PROGRAM.copy)
+    remote: Entry | None = field(default_factory=URL.copy)
+
+    @property
+    def form(self) -> SettingsFormat:
+        """The format of its settings."""
+        return FORMATS[PurePosixPath(self.path).suffix]
+
+    def local(self, line: Sequence[str]) -> Entry:
+        """The entry for a command line."""
+        values = {"$PROGRAM": line[0], "$ARGUMENTS": list(line[1:]), "$LINE": list(line)}
+        return _filled(self.command, values)
 
     def paths(self, platform: str) -> list[str]:
         """The paths of the settings on a platform, with variables in them."""
@@ -63,131 +76,38 @@ class McpHost:
         return [each.replace("{CONFIG}", config.get(platform, "~/.config")) for each in chosen]
 
     def settings(
-        self, *, platform: str = sys.platform, environ: Mapping[str, str] | None = None
+        self, *, platform: str = sys.platform, environ: Mapping[str, str] = os.environ
     ) -> list[Path]:
         """The paths of the settings on this machine, whether the files exist or not.
 
         There is more than one where the host has been installed in two ways.
         """
-        environ = os.environ if environ is None else environ
-        paths = [path for each in self.paths(platform) for path in _expanded(each, environ)]
-        return [path for path in paths if path.parent.is_dir()] or paths
+        known = {
+            "APPDATA": environ.get("APPDATA", "~/AppData/Roaming"),
+            "LOCALAPPDATA": environ.get("LOCALAPPDATA", "~/AppData/Local"),
+            "CODEX_HOME": environ.get("CODEX_HOME", "~/.codex"),
+        }
+        found: list[Path] = []
+        for path in self.paths(platform):
+            before, star, after = path.format_map(known).partition("*")
+            start = Path(before).expanduser()
+            matching = sorted(start.parent.glob(f"{start.name}*")) if star else [start]
+            found += [each / after.lstrip("/") for each in matching]
+        return [path for path in found if path.parent.is_dir()] or found
 
     def folder(self, path: Path) -> Path:
         """The folder that a machine with this host has, for a path of its settings."""
         return Path(self.sign).expanduser() if self.sign else path.parent
 
-    def found(self, path: Path) -> bool:
-        """Whether the host is on this machine."""
-        return path.exists() or self.folder(path).is_dir()
 
-
-def _expanded(path: str, environ: Mapping[str, str]) -> list[Path]:
-    """A path of the table on this machine; one with a * for each folder that matches."""
-    known = {
-        "APPDATA": environ.get("APPDATA", "~/AppData/Roaming"),
-        "LOCALAPPDATA": environ.get("LOCALAPPDATA", "~/AppData/Local"),
-        "CODEX_HOME": environ.get("CODEX_HOME", "~/.codex"),
-    }
-    before, star, after = path.format_map(known).partition("*")
-    if not star:
-        return [Path(before).expanduser()]
-    start = Path(before).expanduser()
-    return [each / after.lstrip("/") for each in sorted(start.parent.glob(f"{start.name}*"))]
-
-
-def _stdio(line: Sequence[str]) -> Entry:
-    return {"type": "stdio", **_command(line)}
-
-
-def _http(url: str, headers: Mapping[str, str]) -> Entry:
-    return {"type": "http", **_url(url, headers)}
-
-
-def _goose(kind: str, **fields: Any) -> Entry:
-    return {"enabled": True, "type": kind, "name": "mcpvectordb", **fields, "timeout": 300}
-
-
-HOSTS = {
-    "claude-desktop": McpHost(
-        "Claude Desktop",
-        "{CONFIG}/Claude/claude_desktop_config.json",
-        # The installer of its own, and the package of the store (MSIX), which sees another folder.
-        windows=(
-            "{APPDATA}/Claude/claude_desktop_config.json",
-            "{LOCALAPPDATA}/Packages/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
-        ),
-        remote=None,
-    ),
-    "claude-code": McpHost(
-        "Claude Code", "~/.claude.json", sign="~/.claude", local=_stdio, remote=_http
-    ),
-    "cursor": McpHost("Cursor", "~/.cursor/mcp.json"),
-    "vscode": McpHost(
-        "VS Code", "{CONFIG}/Code/User/mcp.json", section="servers", local=_stdio, remote=_http
-    ),
-    "vscode-insiders": McpHost(
-        "VS Code Insiders",
-        "{CONFIG}/Code - Insiders/User/mcp.json",
-        section="servers",
-        local=_stdio,
-        remote=_http,
-    ),
-    "windsurf": McpHost(
-        "Windsurf",
-        "~/.codeium/windsurf/mcp_config.json",
-        remote=lambda url, headers: {"serverUrl": url, "headers": dict(headers)},
-    ),
-    "zed": McpHost(
-        "Zed",
-        "~/.config/zed/settings.json",
-        section="context_servers",
-        windows=("{APPDATA}/Zed/settings.json",),
-        local=lambda line: {"source": "custom", **_command(line)},
-    ),
-    "codex": McpHost(
-        "Codex CLI",
-        "{CODEX_HOME}/config.toml",
-        section="mcp_servers",
-        form=TOML,
-        remote=lambda url, headers: {"url": url, "http_headers": dict(headers)},
-    ),
-    "gemini": McpHost(
-        "Gemini CLI",
-        "~/.gemini/settings.json",
-        remote=lambda url, headers: {"httpUrl": url, "headers": dict(headers)},
-    ),
-    "cline": McpHost(
-        "Cline",
-        "{CONFIG}/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-        remote=lambda url, headers: {"type": "streamableHttp", **_url(url, headers)},
-    ),
-    # Continue reads every file of this folder, so that its own settings need no change.
-    "continue": McpHost(
-        "Continue", "~/.continue/mcpServers/mcpvectordb.json", sign="~/.continue", remote=_http
-    ),
-    "goose": McpHost(
-        "Goose",
-        "~/.config/goose/config.yaml",
-        section="extensions",
-        windows=("{APPDATA}/Block/goose/config/config.yaml",),
-        form=YAML,
-        local=lambda line: _goose("stdio", cmd=line[0], args=list(line[1:])),
-        remote=lambda url, headers: _goose("streamable_http", uri=url, headers=dict(headers)),
-    ),
-    "lm-studio": McpHost("LM Studio", "~/.lmstudio/mcp.json"),
-    "jetbrains": McpHost("JetBrains Junie", "~/.junie/mcp/mcp.json", sign="~/.junie", remote=None),
-    "opencode": McpHost(
-        "OpenCode",
-        "~/.config/opencode/opencode.json",
-        section="mcp",
-        local=lambda line: {"type": "local", "command": list(line), "enabled": True},
-        remote=lambda url, headers: {"type": "remote", **_url(url, headers), "enabled": True},
-    ),
-}
+# Claude Desktop comes by an installer of its own and, on Windows, as a package of the store (MSIX),
+# which sees another folder. Continue reads every file of its folder, so that its own settings need
+# no change.
+_TABLE = Path(__file__).parent / "packaging" / "hosts.json"
+HOSTS = {name: McpHost(**row) for name, row in json.loads(_TABLE.read_bytes()).items()}
 
 # What most hosts take, for those that are not in the table.
-ANY = McpHost("any host", "mcp.json")
+ANY = McpHost(title="any host", path="mcp.json")
 
 
 def find(name: str) -> McpHost:
@@ -228,7 +148,7 @@ def remote_entry(host: McpHost, url: str, token: str) -> Entry:
             f"{host.title} only starts servers by a command, as far as its settings file goes; "
             "leave out --http"
         )
-    return host.remote(url, {"Authorization": f"Bearer {token}"})
+    return _filled(host.remote, {"$URL": url, "$HEADERS": {"Authorization": f"Bearer {token}"}})
 
 
 def token_of(url: str) -> str:
@@ -249,7 +169,7 @@ def set_up(name: str, entry: Entry | None, *, dry_run: bool = False) -> str:
     that there is nothing to remove; nothing is written then.
     """
     host = find(name)
-    paths = [path for path in host.settings() if host.found(path)]
+    paths = [path for path in host.settings() if path.exists() or host.folder(path).is_dir()]
     if not paths:
         place = host.settings()[0]
         raise InvalidInput(
