@@ -267,15 +267,11 @@ def _described(kind: Any) -> Any:
 
 
 def _output_schema(kind: Any) -> dict[str, Any] | None:
-    """The schema of a reply that is a TypedDict or `Annotated[Reply, TypedDict]`, else None.
+    """The schema of a reply that is a TypedDict or has fields by `shows`, else None.
 
     No property is required, because errors are sent as structured content, too.
     """
-    kind = next(
-        filter(is_typeddict, [kind, *(get_args(kind) if get_origin(kind) is Annotated else ())]),
-        None,
-    )
-    if kind is None:
+    if not is_typeddict(kind) and get_origin(kind) is not Annotated:
         return None
     schema: dict[str, Any] = _compact(TypeAdapter(kind).json_schema(mode="serialization"))
     schema.pop("required", None)

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from typing_extensions import TypedDict
-
-JsonReply = dict[str, Any]
+from mcpvectordb_server.shown import JsonReply
 
 MAX_REPLY = 200_000
 """Most characters of text in one reply, about 50,000 tokens."""
@@ -89,11 +87,6 @@ def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
 def failed(*texts: str) -> Reply:
     """A Reply with MCP's error flag."""
     return Reply(content=tuple(Text(text=each) for each in texts), failed=True)
-
-
-def fields(**kinds: Any) -> Any:
-    """In `Annotated[JsonReply, fields(count=int)]` it says which fields a tool's reply may have."""
-    return TypedDict("Fields", kinds, total=False)  # type: ignore[operator]
 
 
 def noted(reply: JsonReply, *notes: str, by: str = "; ") -> JsonReply:

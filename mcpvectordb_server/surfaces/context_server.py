@@ -32,7 +32,8 @@ from mcpvectordb import (
     Updated,
 )
 from mcpvectordb_server.arguments import arguments_of, coerce, not_blank
-from mcpvectordb_server.replies import MAX_REPLY, JsonReply, Reply, failed, fields, noted
+from mcpvectordb_server.replies import MAX_REPLY, Reply, failed, noted
+from mcpvectordb_server.shown import JsonReply, shows
 from mcpvectordb_server.surface import OVERWRITES, READS, STORES, Surface, Tool
 
 VERSION = "1.3"
@@ -251,27 +252,6 @@ _REFUSAL = {
     "truncated": str,
     "stats": dict[str, Any],
 }
-ContextSearchReply = Annotated[JsonReply, fields(**_REFUSAL, results=list[EntryReply], count=int)]
-SemanticReply = Annotated[
-    JsonReply, fields(**_REFUSAL, query=str, results=list[EntryReply], count=int, model=str)
-]
-FtsReply = Annotated[
-    JsonReply,
-    fields(**_REFUSAL, query=str, mode=str, results=list[EntryReply], count=int, language=str),
-]
-HybridReply = Annotated[
-    JsonReply,
-    fields(
-        **_REFUSAL,
-        query=str,
-        results=list[EntryReply],
-        count=int,
-        fusion_method=str,
-        search_modes_used=list[str],
-        fts_count=int,
-        semantic_count=int,
-    ),
-]
 
 
 # Entries
@@ -422,30 +402,6 @@ def with_images(
 # Statistics
 
 
-StatisticsReply = Annotated[
-    JsonReply,
-    fields(
-        total_entries=int,
-        by_source=dict[str, int],
-        by_content_type=dict[str, int],
-        total_images=int,
-        unique_tags=int,
-        database_size_mb=float,
-        total_threads=int,
-        avg_entries_per_thread=float,
-        most_active_threads=list[dict[str, Any]],
-        top_tags=list[dict[str, Any]],
-        backend=str,
-        connection_metrics=dict[str, Any],
-        semantic_search=dict[str, Any],
-        fts=dict[str, Any],
-        chunking=dict[str, Any],
-        reranking=dict[str, Any],
-        truncated=str,
-    ),
-]
-
-
 def _available(shelf: MemoryStats, leg: str) -> dict[str, Any]:
     reason = shelf.unavailable.get(leg)
     return {"enabled": True, "available": reason is None, **({"reason": reason} if reason else {})}
@@ -475,11 +431,7 @@ class ThreadReply(TypedDict):
     last_id: int
 
 
-ThreadsReply = Annotated[
-    JsonReply, fields(threads=list[ThreadReply], total_threads=int, truncated=str)
-]
-
-
+@shows(**_REFUSAL, results=list[EntryReply], count=int)
 def search_context(
     db: Database,
     *,
@@ -495,7 +447,7 @@ def search_context(
     offset: Offset = 0,
     include_images: IncludeImages = False,
     explain_query: Explain = False,
-) -> ContextSearchReply:
+) -> JsonReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 
     Use this to see what is there or to go through a thread; to find something by what it says use
@@ -537,7 +489,8 @@ def get_context_by_ids(
     return with_images(((each, entry(each)) for each in newest_first), room=math.inf)
 
 
-def list_threads(db: Database) -> ThreadsReply:
+@shows(threads=list[ThreadReply], total_threads=int, truncated=str)
+def list_threads(db: Database) -> JsonReply:
     """List all threads with the number of their entries and the times of the first and the last,
     newest first.
 
@@ -558,7 +511,26 @@ def list_threads(db: Database) -> ThreadsReply:
     return {"threads": threads, "total_threads": len(threads)}
 
 
-def get_statistics(db: Database) -> StatisticsReply:
+@shows(
+    total_entries=int,
+    by_source=dict[str, int],
+    by_content_type=dict[str, int],
+    total_images=int,
+    unique_tags=int,
+    database_size_mb=float,
+    total_threads=int,
+    avg_entries_per_thread=float,
+    most_active_threads=list[dict[str, Any]],
+    top_tags=list[dict[str, Any]],
+    backend=str,
+    connection_metrics=dict[str, Any],
+    semantic_search=dict[str, Any],
+    fts=dict[str, Any],
+    chunking=dict[str, Any],
+    reranking=dict[str, Any],
+    truncated=str,
+)
+def get_statistics(db: Database) -> JsonReply:
     """Tell how many entries, threads, tags and images there are, how large the file is, and which
     searches are available.
     """
@@ -610,6 +582,7 @@ def get_statistics(db: Database) -> StatisticsReply:
     }
 
 
+@shows(**_REFUSAL, query=str, results=list[EntryReply], count=int, model=str)
 def semantic_search_context(
     db: Database,
     *,
@@ -626,7 +599,7 @@ def semantic_search_context(
     metadata_filters: Filters = None,
     include_images: IncludeImages = False,
     explain_query: Explain = False,
-) -> SemanticReply:
+) -> JsonReply:
     """Find the entries whose meaning is nearest to a question or description, whatever words they
     use.
 
@@ -647,6 +620,7 @@ def semantic_search_context(
     return _answered(reply, found, ["semantic"], requested, *notes)
 
 
+@shows(**_REFUSAL, query=str, mode=str, results=list[EntryReply], count=int, language=str)
 def fts_search_context(
     db: Database,
     *,
@@ -665,7 +639,7 @@ def fts_search_context(
     highlight: Annotated[bool, "Return texts with <mark> around what was found"] = False,
     include_images: IncludeImages = False,
     explain_query: Explain = False,
-) -> FtsReply:
+) -> JsonReply:
     """Find the entries that have certain words: names, codes, error messages, exact phrases.
 
     Use `hybrid_search_context` for questions. The filters apply before the ranking.
@@ -697,6 +671,16 @@ def fts_search_context(
     return _answered(reply, found, ["fts"], requested, note)
 
 
+@shows(
+    **_REFUSAL,
+    query=str,
+    results=list[EntryReply],
+    count=int,
+    fusion_method=str,
+    search_modes_used=list[str],
+    fts_count=int,
+    semantic_count=int,
+)
 def hybrid_search_context(
     db: Database,
     *,
@@ -722,7 +706,7 @@ def hybrid_search_context(
     metadata_filters: Filters = None,
     include_images: IncludeImages = False,
     explain_query: Explain = False,
-) -> HybridReply:
+) -> JsonReply:
     """Find the entries that answer a question best, by words and by meaning together.
 
     Use this first whenever something may have been remembered. The filters apply before the
@@ -810,18 +794,6 @@ Item = TypeVar("Item", Entry, Change)
 Done = TypeVar("Done", Stored, Updated)
 
 
-StoreReply = Annotated[
-    JsonReply, fields(success=bool, context_id=int, thread_id=str, message=str, note=str)
-]
-UpdateReply = Annotated[
-    JsonReply, fields(success=bool, context_id=int, updated_fields=list[str], message=str, note=str)
-]
-ContextDeleteReply = Annotated[JsonReply, fields(success=bool, deleted_count=int, message=str)]
-DeleteBatchReply = Annotated[
-    JsonReply, fields(success=bool, deleted_count=int, message=str, criteria_used=list[str])
-]
-
-
 class StoreResult(TypedDict):
     """What became of one entry of a batch."""
 
@@ -847,11 +819,10 @@ _BATCH = {
     "note": str,
     "truncated": str,
 }
-StoreBatchReply = Annotated[JsonReply, fields(**_BATCH, results=list[StoreResult])]
-UpdateBatchReply = Annotated[JsonReply, fields(**_BATCH, results=list[UpdateResult])]
 Atomic = Annotated[bool, "true: all or none; false: whatever can be done"]
 
 
+@shows(success=bool, context_id=int, thread_id=str, message=str, note=str)
 def store_context(
     db: Database,
     *,
@@ -861,7 +832,7 @@ def store_context(
     images: Annotated[list[GivenImage] | None, "Images in base64"] = None,
     metadata: Annotated[dict[str, Any] | None, "Any JSON object, to filter by later"] = None,
     tags: Annotated[list[str] | None, "Tags; kept in lower case, each once"] = None,
-) -> StoreReply:
+) -> JsonReply:
     """Remember a text in a thread, with tags, metadata and images, so that it can be found again by
     any of them.
 
@@ -883,6 +854,7 @@ def store_context(
     return noted(reply, stored.note)
 
 
+@shows(success=bool, context_id=int, updated_fields=list[str], message=str, note=str)
 def update_context(
     db: Database,
     *,
@@ -900,7 +872,7 @@ def update_context(
     images: Annotated[
         list[GivenImage] | None, "New images instead of the old; [] removes all"
     ] = None,
-) -> UpdateReply:
+) -> JsonReply:
     """Change an entry: only what is given changes, and id, thread, source and time of creation
     always stay.
 
@@ -925,6 +897,7 @@ def update_context(
     return noted(reply, done.note)
 
 
+@shows(success=bool, deleted_count=int, message=str)
 def delete_context(
     db: Database,
     *,
@@ -932,7 +905,7 @@ def delete_context(
     thread_id: Annotated[
         Name | None, "Delete all entries of this thread; not used with context_ids"
     ] = None,
-) -> ContextDeleteReply:
+) -> JsonReply:
     """Delete entries by their ids, or a whole thread, with tags, images and embeddings, for good.
 
     Ask the user first. Ids and threads that do not exist are no error: deleted_count says how many
@@ -951,6 +924,7 @@ OneEntry = Annotated[dict[str, Any], WithJsonSchema(arguments_of(store_context).
 OneUpdate = Annotated[dict[str, Any], WithJsonSchema(arguments_of(update_context).schema)]
 
 
+@shows(**_BATCH, results=list[StoreResult])
 def store_context_batch(
     db: Database,
     *,
@@ -960,7 +934,7 @@ def store_context_batch(
         "Entries, each with the arguments of store_context",
     ],
     atomic: Atomic = True,
-) -> StoreBatchReply:
+) -> JsonReply:
     """Remember up to 100 entries at once, each as `store_context` would, in their order.
 
     With atomic false, `results` says for each entry by its index, from 0, whether it was stored and
@@ -977,6 +951,7 @@ def store_context_batch(
     )
 
 
+@shows(**_BATCH, results=list[UpdateResult])
 def update_context_batch(
     db: Database,
     *,
@@ -986,7 +961,7 @@ def update_context_batch(
         "Updates, each with the arguments of update_context",
     ],
     atomic: Atomic = True,
-) -> UpdateBatchReply:
+) -> JsonReply:
     """Change up to 100 entries at once, each as `update_context` would, in their order.
 
     With atomic false, `results` says for each update by its index, from 0, whether it was made and
@@ -1006,6 +981,7 @@ def update_context_batch(
     )
 
 
+@shows(success=bool, deleted_count=int, message=str, criteria_used=list[str])
 def delete_context_batch(
     db: Database,
     *,
@@ -1019,7 +995,7 @@ def delete_context_batch(
     older_than_days: Annotated[
         int | None, Field(ge=1), "Only entries created more than so many days ago"
     ] = None,
-) -> DeleteBatchReply:
+) -> JsonReply:
     """Delete all entries that fulfil every given criterion, with tags, images and embeddings.
     IRREVERSIBLE.
 

@@ -26,7 +26,8 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.arguments import not_blank, within
 from mcpvectordb_server.grant import Grant, is_url
-from mcpvectordb_server.replies import MAX_REPLY, JsonReply, fields, noted, prefix_that_fits
+from mcpvectordb_server.replies import MAX_REPLY, noted, prefix_that_fits
+from mcpvectordb_server.shown import JsonReply, Shown, shows
 from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
 
 VERSION = "0.2.0"
@@ -59,7 +60,7 @@ _CANDIDATES = 1000
 
 IngestReply = Annotated[
     JsonReply,
-    fields(status=str, doc_id=str, source=str, library=str, chunk_count=int, note=str, error=str),
+    Shown(status=str, doc_id=str, source=str, library=str, chunk_count=int, note=str, error=str),
 ]
 
 
@@ -81,11 +82,6 @@ class FoundPassage(TypedDict):
     relevance: float | None
 
 
-SearchReply = Annotated[
-    JsonReply, fields(results=list[FoundPassage], note=str, truncated=str, status=str, error=str)
-]
-
-
 class ListedDocument(TypedDict):
     """One document in a listing."""
 
@@ -99,14 +95,6 @@ class ListedDocument(TypedDict):
     chunk_count: int
 
 
-DocumentsReply = Annotated[
-    JsonReply,
-    fields(
-        documents=list[ListedDocument], count=int, note=str, truncated=str, status=str, error=str
-    ),
-]
-
-
 class LibraryCounts(TypedDict):
     """One library."""
 
@@ -115,27 +103,6 @@ class LibraryCounts(TypedDict):
     chunk_count: int
 
 
-LibrariesReply = Annotated[
-    JsonReply, fields(libraries=list[LibraryCounts], note=str, truncated=str, status=str, error=str)
-]
-DeleteReply = Annotated[
-    JsonReply, fields(status=str, doc_id=str, deleted_chunks=int, note=str, error=str)
-]
-DocumentReply = Annotated[
-    JsonReply,
-    fields(
-        doc_id=str,
-        source=str,
-        title=str,
-        library=str,
-        content=str,
-        chunk_count=int,
-        metadata=dict[str, Any],
-        truncated=str,
-        status=str,
-        error=str,
-    ),
-]
 Library = Annotated[str, "Library (collection) to index into; made when it is new"]
 Metadata = Annotated[
     dict[str, Any] | None, "Arbitrary key-value metadata, returned with every result"
@@ -206,6 +173,7 @@ Filter = Annotated[
 ]
 
 
+@shows(results=list[FoundPassage], note=str, truncated=str, status=str, error=str)
 def search(
     db: Database,
     *,
@@ -214,7 +182,7 @@ def search(
     library: Annotated[str | None, "Restrict to this library; null searches all libraries"] = None,
     filter: Filter = None,
     min_relevance: Annotated[float, "Leave out what is less likely to be relevant (0-1)"] = 0,
-) -> SearchReply:
+) -> JsonReply:
     """Find the passages of indexed documents that answer a question best, by words and by meaning.
 
     Use this first whenever the answer may be in the user's documents. Exact names, codes and
@@ -250,13 +218,14 @@ def search(
     return noted({"results": [_passage(hit) for hit in hits]}, *notes, by=" ")
 
 
+@shows(documents=list[ListedDocument], count=int, note=str, truncated=str, status=str, error=str)
 def list_documents(
     db: Database,
     *,
     library: Annotated[str | None, "Filter by library; null lists all"] = None,
     limit: Annotated[int, "Max documents to return (1-1000)"] = 20,
     offset: Annotated[int, "How many documents to skip, for the next page"] = 0,
-) -> DocumentsReply:
+) -> JsonReply:
     """List what is indexed, newest first, with titles, sources and metadata but without text.
 
     Use this to see what there is or to find a doc_id by title; to find content use `search`.
@@ -284,7 +253,8 @@ def list_documents(
     return noted(reply, missing, db.documents.backlog().note)
 
 
-def list_libraries(db: Database) -> LibrariesReply:
+@shows(libraries=list[LibraryCounts], note=str, truncated=str, status=str, error=str)
+def list_libraries(db: Database) -> JsonReply:
     """List all libraries with the number of their documents and chunks.
 
     Use this to learn which libraries can be given to `search`, `list_documents` and the ingest
@@ -297,7 +267,8 @@ def list_libraries(db: Database) -> LibrariesReply:
     return noted({"libraries": libraries}, db.documents.backlog().note)
 
 
-def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
+@shows(status=str, doc_id=str, deleted_chunks=int, note=str, error=str)
+def delete_document(db: Database, *, doc_id: DocId) -> JsonReply:
     """Remove one document and all its chunks from the index, for good. The file or page it came
     from is not touched.
 
@@ -311,7 +282,19 @@ def delete_document(db: Database, *, doc_id: DocId) -> DeleteReply:
     return noted(reply, "" if deleted else "no document has this id: nothing was deleted")
 
 
-def get_document(db: Database, *, doc_id: DocId) -> DocumentReply:
+@shows(
+    doc_id=str,
+    source=str,
+    title=str,
+    library=str,
+    content=str,
+    chunk_count=int,
+    metadata=dict[str, Any],
+    truncated=str,
+    status=str,
+    error=str,
+)
+def get_document(db: Database, *, doc_id: DocId) -> JsonReply:
     """Return the full Markdown text of one indexed document.
 
     Use this after `search`, when a passage is not enough. A very long document comes in parts:

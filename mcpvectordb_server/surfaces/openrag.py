@@ -25,7 +25,8 @@ from mcpvectordb import (
 )
 from mcpvectordb_server.arguments import not_blank, within
 from mcpvectordb_server.grant import Grant, is_url
-from mcpvectordb_server.replies import MAX_ECHO, JsonReply, cut, fields, noted
+from mcpvectordb_server.replies import MAX_ECHO, cut, noted
+from mcpvectordb_server.shown import JsonReply, shows
 from mcpvectordb_server.surface import OVERWRITES, READS, STORES, Surface, Tool
 
 VERSION = "2025-11-09"
@@ -35,21 +36,6 @@ MAX_QUERY = 1_000
 # Documents in one listing: more of them hardly fit into a reply.
 MOST_LISTED = 1_000
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-OpenragIngestReply = Annotated[
-    JsonReply,
-    fields(
-        status=str,
-        document_id=str,
-        filename=str,
-        file_size=int,
-        chunk_count=int,
-        message=str,
-        note=str,
-        error=str,
-    ),
-]
 
 
 class OpenragResult(TypedDict):
@@ -63,21 +49,6 @@ class OpenragResult(TypedDict):
     chunk_index: int
 
 
-OpenragQueryReply = Annotated[
-    JsonReply,
-    fields(
-        status=str,
-        query=str,
-        total_results=int,
-        results=list[OpenragResult],
-        message=str,
-        note=str,
-        truncated=str,
-        error=str,
-    ),
-]
-
-
 class OpenragListedDocument(TypedDict):
     """One document in a listing."""
 
@@ -87,23 +58,6 @@ class OpenragListedDocument(TypedDict):
     chunk_count: int
     created_at: str
     status: str
-
-
-OpenragDocumentsReply = Annotated[
-    JsonReply,
-    fields(
-        status=str,
-        total_documents=int,
-        documents=list[OpenragListedDocument],
-        message=str,
-        note=str,
-        truncated=str,
-        error=str,
-    ),
-]
-OpenragDeleteReply = Annotated[
-    JsonReply, fields(status=str, document_id=str, chunks_deleted=int, message=str, error=str)
-]
 
 
 class OpenragStatistics(TypedDict):
@@ -118,11 +72,6 @@ class OpenragStatistics(TypedDict):
     chunk_overlap: int
 
 
-OpenragStatsReply = Annotated[
-    JsonReply, fields(status=str, statistics=OpenragStatistics, note=str, error=str)
-]
-
-
 class OpenragError(MCPVectorDBError):
     """An error that the specification has a code for."""
 
@@ -131,12 +80,22 @@ class OpenragError(MCPVectorDBError):
         self.code = code
 
 
+@shows(
+    status=str,
+    document_id=str,
+    filename=str,
+    file_size=int,
+    chunk_count=int,
+    message=str,
+    note=str,
+    error=str,
+)
 def ingest_document(
     db: Database,
     *,
     file_path: Annotated[str, "Absolute path of the .txt file"],
     grant: Grant = Grant(),  # noqa: B008 - immutable
-) -> OpenragIngestReply:
+) -> JsonReply:
     """Read one plain text file (.txt, UTF-8), cut it into chunks and index them, so that
     `query_documents` finds them.
 
@@ -172,13 +131,23 @@ def ingest_document(
     return noted(reply, done.note)
 
 
+@shows(
+    status=str,
+    query=str,
+    total_results=int,
+    results=list[OpenragResult],
+    message=str,
+    note=str,
+    truncated=str,
+    error=str,
+)
 def query_documents(
     db: Database,
     *,
     query: Annotated[str, "Question or topic in natural language"],
     max_results: Annotated[int, "Most results to return (1-100)"] = 5,
     min_similarity: Annotated[float, "Least similarity of a result, 0 to 1"] = 0.1,
-) -> OpenragQueryReply:
+) -> JsonReply:
     """Find the passages of all ingested documents that are nearest in meaning to a question.
 
     Use this first whenever the answer may be in the user's documents. Similarity is the cosine of
@@ -209,7 +178,16 @@ def query_documents(
     return noted(reply, found.verdict if results else "", found.backlog.note)
 
 
-def list_documents(db: Database) -> OpenragDocumentsReply:
+@shows(
+    status=str,
+    total_documents=int,
+    documents=list[OpenragListedDocument],
+    message=str,
+    note=str,
+    truncated=str,
+    error=str,
+)
+def list_documents(db: Database) -> JsonReply:
     """List all ingested documents with their ids, names, sizes and times, oldest first.
 
     Use this to see what there is, or to find the document_id for `delete_document`; to find content
@@ -246,11 +224,12 @@ def list_documents(db: Database) -> OpenragDocumentsReply:
     return noted(reply, db.documents.backlog().note, more)
 
 
+@shows(status=str, document_id=str, chunks_deleted=int, message=str, error=str)
 def delete_document(
     db: Database,
     *,
     document_id: Annotated[str, "UUID of the document, as an ingest or a listing gave it"],
-) -> OpenragDeleteReply:
+) -> JsonReply:
     """Remove one document and all its chunks from the index, for good. The file it came from is not
     touched.
 
@@ -273,7 +252,8 @@ def delete_document(
     }
 
 
-def get_stats(db: Database) -> OpenragStatsReply:
+@shows(status=str, statistics=OpenragStatistics, note=str, error=str)
+def get_stats(db: Database) -> JsonReply:
     """Tell how many documents and chunks there are, where they are kept, and with which model and
     chunk size.
     """

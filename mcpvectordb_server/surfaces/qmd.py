@@ -34,9 +34,9 @@ from mcpvectordb_server.replies import (
     Text,
     cut,
     failed,
-    fields,
     with_note,
 )
+from mcpvectordb_server.shown import Shown, shows
 from mcpvectordb_server.surface import READS, Prompt, ResourceTemplate, Surface, Tool
 
 VERSION = "1.0.0"
@@ -64,10 +64,7 @@ class QmdResult(TypedDict):
     snippet: str
 
 
-QmdSearchReply = Annotated[Reply, fields(results=list[QmdResult], note=str)]
-QmdQueryReply = Annotated[
-    Reply, fields(results=list[QmdResult], steps=list[str], skipped=dict[str, str], note=str)
-]
+QmdSearchReply = Annotated[Reply, Shown(results=list[QmdResult], note=str)]
 
 
 class QmdCollection(TypedDict):
@@ -80,16 +77,6 @@ class QmdCollection(TypedDict):
     lastUpdated: str
 
 
-QmdStatusReply = Annotated[
-    Reply,
-    fields(
-        totalDocuments=int,
-        needsEmbedding=int,
-        hasVectorIndex=bool,
-        collections=list[QmdCollection],
-        note=str,
-    ),
-]
 Limit = Annotated[int, "Maximum number of results (default: 10)"]
 Only = Annotated[str | None, "Only this collection, by its name"]
 
@@ -129,6 +116,7 @@ def vsearch(
     return _found(db, query, limit, minScore, collection, "vector")
 
 
+@shows(results=list[QmdResult], steps=list[str], skipped=dict[str, str], note=str)
 def query(
     db: Database,
     *,
@@ -136,7 +124,7 @@ def query(
     limit: Limit = 10,
     minScore: Annotated[float, "Minimum relevance score 0-1 (default: 0)"] = 0,
     collection: Only = None,
-) -> QmdQueryReply:
+) -> Reply:
     """Find documents as well as possible: by words and meaning, by what the first results have in
     common, read again.
 
@@ -205,7 +193,14 @@ def multi_get(
     return Reply(content=(*(Text(text=each) for each in notices), *resources))
 
 
-def status(db: Database) -> QmdStatusReply:
+@shows(
+    totalDocuments=int,
+    needsEmbedding=int,
+    hasVectorIndex=bool,
+    collections=list[QmdCollection],
+    note=str,
+)
+def status(db: Database) -> Reply:
     """Show the collections, how many documents they have, and whether they can be searched by
     meaning.
     """

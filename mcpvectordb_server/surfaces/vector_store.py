@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import Condition, Database, MCPVectorDBError
 from mcpvectordb_server.arguments import ArgumentError, not_blank
-from mcpvectordb_server.replies import MAX_REPLY, JsonReply, fields, noted
+from mcpvectordb_server.replies import MAX_REPLY, noted
+from mcpvectordb_server.shown import JsonReply, shows
 from mcpvectordb_server.surface import OVERWRITES, READS, Surface, Tool
 
 VERSION = "1"
@@ -22,7 +23,6 @@ _INVALID = {
     "embedding": "Embedding must be a non-empty array of numbers",
     "query": "Query embedding must be a non-empty array",
 }
-VectorAddReply = Annotated[JsonReply, fields(status=str, id=str, dimension=int, error=str)]
 
 
 class VectorMatch(TypedDict):
@@ -33,14 +33,6 @@ class VectorMatch(TypedDict):
     metadata: dict[str, Any]
 
 
-VectorSearchReply = Annotated[
-    JsonReply,
-    fields(results=list[VectorMatch], total_searched=int, note=str, truncated=str, error=str),
-]
-VectorDeleteReply = Annotated[JsonReply, fields(deleted=bool, id=str, error=str)]
-VectorCountReply = Annotated[JsonReply, fields(count=int, store_name=str, error=str)]
-
-
 # Any, because a number that is sent as text must be refused here; `_numbers` checks the items.
 Number = Annotated[Any, WithJsonSchema({"type": "number"})]
 Id = Annotated[str, "The vector's id, unique in its namespace; kept exactly as given"]
@@ -49,6 +41,7 @@ AddNamespace = Annotated[str | None, "Namespace within the store; null is the un
 ReadNamespace = Annotated[str | None, "Only this namespace; null covers the whole store"]
 
 
+@shows(status=str, id=str, dimension=int, error=str)
 def vector_add(
     db: Database,
     *,
@@ -59,7 +52,7 @@ def vector_add(
     ] = None,
     store_name: StoreName = "default",
     namespace: AddNamespace = None,
-) -> VectorAddReply:
+) -> JsonReply:
     """Store one embedding with its metadata, so that similar ones can be searched for.
 
     Use this when you have embeddings of your own; no text is embedded here. An id that exists is
@@ -76,6 +69,7 @@ def vector_add(
     return {"status": added.status, "id": id, "dimension": added.vector.dimension}
 
 
+@shows(results=list[VectorMatch], total_searched=int, note=str, truncated=str, error=str)
 def vector_search(
     db: Database,
     *,
@@ -87,7 +81,7 @@ def vector_search(
         dict[str, Any] | None,
         'Metadata keys and the values they must have, all of them. Example: {"source": "arxiv"}',
     ] = None,
-) -> VectorSearchReply:
+) -> JsonReply:
     """Find the stored vectors that are most similar to a query embedding, best first.
 
     Scores are cosines, 1 for the same direction and -1 for the opposite (unless the store was made
@@ -118,9 +112,10 @@ def vector_search(
     return noted(reply, hits.note if db.vectors.stores() else "")
 
 
+@shows(deleted=bool, id=str, error=str)
 def vector_delete(
     db: Database, *, id: Id, store_name: StoreName = "default", namespace: AddNamespace = None
-) -> VectorDeleteReply:
+) -> JsonReply:
     """Remove one vector by its id, for good.
 
     An id that is not there is no error: `deleted` is then false. The same id in another namespace
@@ -130,9 +125,10 @@ def vector_delete(
     return {"deleted": deleted > 0, "id": id}
 
 
+@shows(count=int, store_name=str, error=str)
 def vector_count(
     db: Database, *, store_name: StoreName = "default", namespace: ReadNamespace = None
-) -> VectorCountReply:
+) -> JsonReply:
     """Count the vectors of a store, or of one of its namespaces; a store that does not exist has
     0.
     """

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from mcpvectordb import MCPVectorDBError, ReadOnly
+from mcpvectordb_server.shown import plain
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
 from mcpvectordb_server.web.api.ingest import Upload, take_upload
@@ -24,7 +25,6 @@ from mcpvectordb_server.web.errors import HttpError, refusal
 from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
-from mcpvectordb_server.web.shown import plain
 from mcpvectordb_server.web.site import Site, session
 from mcpvectordb_server.web.turns import Turns, Waiting
 

@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, NotFound, Progress
 from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.shown import Shown
 from mcpvectordb_server.web.errors import ErrorReply, TooMany, error_reply
-from mcpvectordb_server.web.shown import Shown
 
 WORKERS = 3
 """Threads that work: a long sync leaves room for a file that is dropped meanwhile."""

@@ -11,9 +11,9 @@ from typing import Any
 from starlette.responses import Response
 
 from mcpvectordb import __version__
+from mcpvectordb_server.shown import adapter
 from mcpvectordb_server.web.errors import ErrorBody
 from mcpvectordb_server.web.route import ApiRoute
-from mcpvectordb_server.web.shown import adapter
 from mcpvectordb_server.web.site import SessionReply
 
 Schema = dict[str, Any]

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing_extensions import TypedDict
 
 from mcpvectordb import Database, __version__
+from mcpvectordb_server.shown import plain
 from mcpvectordb_server.web.events import Events, FileWatch
 from mcpvectordb_server.web.jobs import Job, JobReply, Jobs
 from mcpvectordb_server.web.map_cache import MapCache
-from mcpvectordb_server.web.shown import plain
 
 EMBED_SECONDS = 2.0
 """How long storing a memory or a text waits for its embedding; it is found by words at once."""

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typing_extensions import TypedDict
 
 from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, Arguments, arguments_of, coerce
 from mcpvectordb_server.replies import Reply, Text
+from mcpvectordb_server.shown import shows
 from tests.server.little_surface import add, bounded, find, slow
 
 
@@ -205,11 +205,8 @@ def test_a_remark_names_the_argument_that_was_meant() -> None:
     assert many.endswith("4 more unknown arguments were ignored.") and len(many) < 1000
 
 
-class Found(TypedDict):
-    count: int
-
-
-def described(db: Any) -> Annotated[Reply, Found]:
+@shows(count=int)
+def described(db: Any) -> Reply:
     """A tool that writes its text itself."""
     return Reply(content=(Text(text="found"),), structured={"count": 1})
 

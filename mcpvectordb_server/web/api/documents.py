@@ -16,8 +16,8 @@ from mcpvectordb import (
     InvalidInput,
     NotFound,
 )
+from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 Limit = Annotated[int, "Items of a page", Field(ge=1, le=500)]
@@ -32,6 +32,7 @@ DatedDocument = Annotated[Document, Shown(Document, date=str)]
 UNDO = "It can be undone as long as the history has it (Health, Changes)."
 
 
+@shows(documents=list[DatedDocument], total=int, note=str)
 def list_documents(
     site: Site,
     *,
@@ -46,7 +47,7 @@ def list_documents(
     limit: Limit = 50,
     offset: Offset = 0,
     sort: Annotated[Sort, "The order"] = "newest",
-) -> Annotated[JsonReply, Shown(documents=list[DatedDocument], total=int, note=str)]:
+) -> JsonReply:
     """List documents; `note` says why there is none if a filter is mistaken."""
     where: list[Condition] = []
     for field, sign, value in (
@@ -70,20 +71,16 @@ def list_documents(
     }
 
 
-def get_document(
-    site: Site, *, id: DocumentId
-) -> Annotated[
-    JsonReply,
-    Shown(
-        Document,
-        date=str,
-        former=bool,
-        pending=int,
-        descriptions=list[str],
-        text_bytes=int,
-        syntax=Syntax,
-    ),
-]:
+@shows(
+    Document,
+    date=str,
+    former=bool,
+    pending=int,
+    descriptions=list[str],
+    text_bytes=int,
+    syntax=Syntax,
+)
+def get_document(site: Site, *, id: DocumentId) -> JsonReply:
     """A document with its metadata and what waits of it; `former` if it has another id by now."""
     document, former = found_document(site, id)
     documents = site.db.documents
@@ -98,26 +95,24 @@ def get_document(
     }
 
 
+@shows(
+    id=str,
+    syntax=Syntax,
+    first_line=int,
+    last_line=int,
+    lines=int,
+    start=int,
+    text=str,
+    more=bool,
+    outline=list[DocumentHeading],
+)
 def get_text(
     site: Site,
     *,
     id: DocumentId,
     line: Annotated[int, "The first line", Field(ge=1)] = 1,
     lines: Annotated[int, "How many", Field(ge=1, le=5_000)] = 1_000,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        id=str,
-        syntax=Syntax,
-        first_line=int,
-        last_line=int,
-        lines=int,
-        start=int,
-        text=str,
-        more=bool,
-        outline=list[DocumentHeading],
-    ),
-]:
+) -> JsonReply:
     """Some lines of a document's text, from its offset `start` on, and its outline."""
     document, _ = found_document(site, id)
     text = site.db.documents.text(document.id)
@@ -142,6 +137,7 @@ def similar_to_document(site: Site, *, id: DocumentId, limit: Few = 8) -> Simila
     return similar_reply(site.db, site.db.similar(document=document.id, limit=limit))
 
 
+@shows(Ingested, only="status document note")
 def update_document(
     site: Site,
     *,
@@ -150,7 +146,7 @@ def update_document(
     metadata: Annotated[dict[str, Any] | None, "Replaces the metadata"] = None,
     metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
     library: Annotated[str | None, "Move it to this library"] = None,
-) -> Annotated[Ingested, Shown(Ingested, only="status document note")]:
+) -> Ingested:
     """Change what people say of a document; its id may change with its title."""
     document, _ = found_document(site, id)
     return site.db.documents.update(
@@ -162,26 +158,20 @@ def update_document(
     )
 
 
+@shows(
+    dry_run=bool,
+    documents=rows(Document, only="id title path chunks followed", followed=bool),
+    count=int,
+    chunks=int,
+    missing=list[str],
+    consequences=list[str],
+)
 def delete_documents(
     site: Site,
     *,
     ids: Annotated[list[str], "Which", Field(min_length=1, max_length=1_000)],
     dry_run: Annotated[bool, "Only say what would happen"] = False,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        dry_run=bool,
-        documents=list[
-            Annotated[
-                JsonReply, Shown(Document, only="id title path chunks followed", followed=bool)
-            ]
-        ],
-        count=int,
-        chunks=int,
-        missing=list[str],
-        consequences=list[str],
-    ),
-]:
+) -> JsonReply:
     """Remove documents from the file; files and pages they came from are not touched."""
     wanted = list(dict.fromkeys(ids))
     found = site.db.documents.get(wanted)
@@ -201,20 +191,13 @@ def delete_documents(
     }
 
 
+@shows(library=str, path=str, folders=rows(name=str, path=str, documents=int), documents=int)
 def folders(
     site: Site,
     *,
     library: Annotated[str, "The library"],
     path: Annotated[str, "A folder in it"] = "",
-) -> Annotated[
-    JsonReply,
-    Shown(
-        library=str,
-        path=str,
-        folders=list[Annotated[JsonReply, Shown(name=str, path=str, documents=int)]],
-        documents=int,
-    ),
-]:
+) -> JsonReply:
     """The folders of a library with what is below them, and the number of its own documents."""
     shown = path.strip("/")
     inside = f"{shown}/" if shown else ""
@@ -235,11 +218,10 @@ def folders(
     }
 
 
+@shows(file_types=rows(name=str, documents=int))
 def file_types(
     site: Site,
-) -> Annotated[
-    JsonReply, Shown(file_types=list[Annotated[JsonReply, Shown(name=str, documents=int)]])
-]:
+) -> JsonReply:
     """The types of documents, to filter by, the most frequent first."""
     counts = site.db.documents.values("file_type")
     return {"file_types": [{"name": name, "documents": n} for name, n in counts.items()]}
@@ -271,9 +253,8 @@ ChunkReply = Annotated[
 ]
 
 
-def list_chunks(
-    site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0
-) -> Annotated[JsonReply, Shown(chunks=list[ChunkReply], total=int)]:
+@shows(chunks=list[ChunkReply], total=int)
+def list_chunks(site: Site, *, id: DocumentId, limit: Limit = 50, offset: Offset = 0) -> JsonReply:
     """The passages of a document as the index has them."""
     document, _ = found_document(site, id)
     waiting = site.db.documents.waiting(document.id)
@@ -281,12 +262,8 @@ def list_chunks(
     return {"chunks": [chunk_reply(each, waiting) for each in found], "total": document.chunks}
 
 
-def get_chunk(
-    site: Site, *, chunk: ChunkId
-) -> Annotated[
-    JsonReply,
-    Shown(document=Document, chunk=ChunkReply, before=ChunkReply | None, after=ChunkReply | None),
-]:
+@shows(document=Document, chunk=ChunkReply, before=ChunkReply | None, after=ChunkReply | None)
+def get_chunk(site: Site, *, chunk: ChunkId) -> JsonReply:
     """A passage with the ones before and after it, which are null at the document's ends."""
     there = site.db.documents.chunks_by_ids([chunk])
     if not there:

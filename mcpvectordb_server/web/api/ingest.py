@@ -15,9 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from mcpvectordb import Exists, Ingested, InvalidInput, Source
 from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.shown import Shown, plain
 from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
 from mcpvectordb_server.web.errors import HttpError
-from mcpvectordb_server.web.shown import Shown, plain
 from mcpvectordb_server.web.site import Site
 
 MOST_UPLOADS = 16

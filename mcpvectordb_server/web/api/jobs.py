@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.shown import JsonReply, shows
 from mcpvectordb_server.web.api.libraries import JobStarted
 from mcpvectordb_server.web.jobs import JobReply
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 JobId = Annotated[str, "The id of a job"]
 
 
-def list_jobs(site: Site) -> Annotated[JsonReply, Shown(jobs=list[JobReply])]:
+@shows(jobs=list[JobReply])
+def list_jobs(site: Site) -> JsonReply:
     """What this server does and has done since its start, the newest first."""
     return {"jobs": [job.reply() for job in site.jobs.newest_first()]}
 

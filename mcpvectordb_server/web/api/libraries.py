@@ -12,9 +12,9 @@ from pydantic import Field
 
 from mcpvectordb import Document, InvalidInput, Library, NotFound, PassedOver, Synced, Unreadable
 from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
 from mcpvectordb_server.web.api.documents import UNDO, Limit, Offset
 from mcpvectordb_server.web.jobs import JobReply
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 MOST_DIRECTORIES = 1_000
@@ -26,11 +26,19 @@ OneLibrary = Annotated[JsonReply, Shown(library=Library)]
 JobStarted = Annotated[JsonReply, Shown(job=JobReply)]
 
 
-def list_libraries(site: Site) -> Annotated[JsonReply, Shown(libraries=list[Library])]:
+@shows(libraries=list[Library])
+def list_libraries(site: Site) -> JsonReply:
     """All libraries, with their counts and the folders they follow."""
     return {"libraries": site.db.documents.libraries()}
 
 
+@shows(
+    library=Library | None,
+    job=JobReply | None,
+    dropped=list[Document],
+    planned=dict[str, int],
+    skipped=dict[str, int],
+)
 def follow(
     site: Site,
     *,
@@ -41,16 +49,7 @@ def follow(
     description: Annotated[str, "What is in it"] = "",
     dry_run: Annotated[bool, "Only say what would happen"] = False,
     sync: Annotated[bool, "Ingest its files now"] = True,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        library=Library | None,
-        job=JobReply | None,
-        dropped=list[Document],
-        planned=dict[str, int],
-        skipped=dict[str, int],
-    ),
-]:
+) -> JsonReply:
     """Let a library follow a folder; secrets in it are never read.
 
     `dropped` are documents that the first sync would remove, `planned` what it would do, and
@@ -104,13 +103,14 @@ def sync_library(
     return {"job": _sync(site, name, dry_run=dry_run)}
 
 
+@shows(dry_run=bool, documents=int, consequences=list[str])
 def remove_library(
     site: Site,
     *,
     name: Name,
     keep_documents: Annotated[bool, "Only stop following the folder"] = False,
     dry_run: Annotated[bool, "Only say what would happen"] = False,
-) -> Annotated[JsonReply, Shown(dry_run=bool, documents=int, consequences=list[str])]:
+) -> JsonReply:
     """Remove a library with its documents, or stop following its folder."""
     library = _library(site, name)
     count = 0 if keep_documents else library.documents
@@ -128,17 +128,10 @@ def remove_library(
     return {"dry_run": dry_run, "documents": count, "consequences": said}
 
 
+@shows(path=str, parent=str | None, directories=rows(name=str, path=str), truncated=bool)
 def directories(
     site: Site, *, path: Annotated[str, "A folder, absolute or from ~"] = "~"
-) -> Annotated[
-    JsonReply,
-    Shown(
-        path=str,
-        parent=str | None,
-        directories=list[Annotated[JsonReply, Shown(name=str, path=str)]],
-        truncated=bool,
-    ),
-]:
+) -> JsonReply:
     """The folders of this machine but hidden ones, to choose one to follow."""
     try:
         folder = Path(absolute(path)).resolve(strict=True)
@@ -159,20 +152,14 @@ def directories(
     }
 
 
+@shows(files=list[PassedOver], failures=rows(PassedOver, job=str), more=bool)
 def passed_over(
     site: Site,
     *,
     library: Annotated[str | None, "Of this library"] = None,
     limit: Limit = 100,
     offset: Offset = 0,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        files=list[PassedOver],
-        failures=list[Annotated[JsonReply, Shown(PassedOver, job=str)]],
-        more=bool,
-    ),
-]:
+) -> JsonReply:
     """Files that were not ingested, and why; failures are those since the server's start."""
     found = site.db.documents.passed_over(library, limit=limit, offset=offset)
     failures = [

@@ -8,10 +8,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from mcpvectordb import Chunk, Memory
+from mcpvectordb_server.shown import JsonReply, rows, shows
 from mcpvectordb_server.web.api.documents import Offset
 from mcpvectordb_server.web.hits import HitReply, item_replies
 from mcpvectordb_server.web.map_cache import PassageMap
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 LONGEST_TEXT = 600  # characters of a passage that is pointed at
@@ -21,23 +21,17 @@ SHOWN = 10  # passages of a cluster in the list of clusters
 Newest = Annotated[bool, "Compute it anew if the file has changed"]
 
 
-def get_map(
-    site: Site, *, newest: Newest = True
-) -> Annotated[
-    JsonReply,
-    Shown(
-        revision=int,
-        current=bool,
-        points=int,
-        groups=list[
-            Annotated[JsonReply, Shown(name=str, kind=Literal["documents", "memories"], points=int)]
-        ],
-        explained=list[float],
-        pending=int,
-        clusters=int,
-        seconds=float,
-    ),
-]:
+@shows(
+    revision=int,
+    current=bool,
+    points=int,
+    groups=rows(name=str, kind=Literal["documents", "memories"], points=int),
+    explained=list[float],
+    pending=int,
+    clusters=int,
+    seconds=float,
+)
+def get_map(site: Site, *, newest: Newest = True) -> JsonReply:
     """The groups and the number of points of the map; the first time takes seconds.
 
     `explained` are the shares of variance of both axes.
@@ -72,12 +66,13 @@ def get_points(
     )
 
 
+@shows(passages=list[HitReply])
 def get_passages(
     site: Site,
     *,
     chunks: Annotated[list[int] | None, "Ids of passages", Field(max_length=500)] = None,
     memories: Annotated[list[int] | None, "Ids of memories", Field(max_length=500)] = None,
-) -> Annotated[JsonReply, Shown(passages=list[HitReply])]:
+) -> JsonReply:
     """The passages and memories that points of the map stand for."""
     items: list[Chunk | Memory] = [
         *site.db.documents.chunks_by_ids(chunks or []),
@@ -86,20 +81,13 @@ def get_passages(
     return {"passages": item_replies(site.db, items, LONGEST_TEXT)}
 
 
+@shows(clusters=rows(number=int, size=int, cosine=float, passages=list[HitReply]), total=int)
 def duplicates(
     site: Site,
     *,
     limit: Annotated[int, "Groups of a page", Field(ge=1, le=100)] = 20,
     offset: Offset = 0,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        clusters=list[
-            Annotated[JsonReply, Shown(number=int, size=int, cosine=float, passages=list[HitReply])]
-        ],
-        total=int,
-    ),
-]:
+) -> JsonReply:
     """Groups of passages that say nearly the same, the largest first.
 
     `cosine` is the lowest that ties them together.

@@ -8,9 +8,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from mcpvectordb import Memory, NotFound, Stored, Thread, Updated
+from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
 from mcpvectordb_server.web.api.documents import UNDO, Few, Limit, Offset
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 MemoryId = Annotated[int, "The number of a memory", Field(ge=0, lt=2**63)]
@@ -23,6 +23,7 @@ MemoryReply = Annotated[Memory, Shown(Memory, only=MEMORY)]
 LONGEST_BEGINNING = 200  # characters of a memory in the list of what is to be deleted
 
 
+@shows(memories=list[MemoryReply], total=int, note=str)
 def list_memories(
     site: Site,
     *,
@@ -33,7 +34,7 @@ def list_memories(
     until: Annotated[str | None, "Up to this date"] = None,
     limit: Limit = 50,
     offset: Offset = 0,
-) -> Annotated[JsonReply, Shown(memories=list[MemoryReply], total=int, note=str)]:
+) -> JsonReply:
     """List memories, newest first."""
     bounds = (("gte", since), ("lte", until))
     where = [("created_at", sign, bound) for sign, bound in bounds if bound is not None]
@@ -47,16 +48,8 @@ def list_memories(
     }
 
 
-def get_memory(
-    site: Site, *, id: MemoryId
-) -> Annotated[
-    JsonReply,
-    Shown(
-        Memory,
-        only=f"{MEMORY} images",
-        images=list[Annotated[JsonReply, Shown(mime_type=str, bytes=int, url=str | None)]],
-    ),
-]:
+@shows(Memory, only=f"{MEMORY} images", images=rows(mime_type=str, bytes=int, url=str | None))
+def get_memory(site: Site, *, id: MemoryId) -> JsonReply:
     """A memory with its images; the `url` of one is null if browsers are not given its type."""
     memory = _found(site, id, images=True)
     images = [
@@ -86,6 +79,7 @@ def similar_to_memory(site: Site, *, id: MemoryId, limit: Few = 8) -> SimilarRep
     return similar_reply(site.db, site.db.similar(memory=id, limit=limit))
 
 
+@shows(Stored, memory=MemoryReply)
 def add_memory(
     site: Site,
     *,
@@ -94,11 +88,12 @@ def add_memory(
     source: Annotated[Author, "Who says it"] = "user",
     tags: Annotated[list[str] | None, "To find it by"] = None,
     metadata: Annotated[dict[str, Any] | None, "What else there is to say of it"] = None,
-) -> Annotated[Stored, Shown(Stored, memory=MemoryReply)]:
+) -> Stored:
     """Store a memory; "repeated" if it was the last one of its thread already."""
     return site.db.memories.add(thread, source, text, metadata=metadata, tags=tags)
 
 
+@shows(Updated, memory=MemoryReply)
 def update_memory(
     site: Site,
     *,
@@ -107,28 +102,26 @@ def update_memory(
     tags: Annotated[list[str] | None, "Replace the tags"] = None,
     metadata: Annotated[dict[str, Any] | None, "Replaces the metadata"] = None,
     metadata_patch: Annotated[dict[str, Any] | None, "Is merged into it; null removes"] = None,
-) -> Annotated[Updated, Shown(Updated, memory=MemoryReply)]:
+) -> Updated:
     """Change a memory."""
     return site.db.memories.update(
         id, text=text, tags=tags, metadata=metadata, metadata_patch=metadata_patch
     )
 
 
+@shows(
+    dry_run=bool,
+    memories=rows(Memory, only="id thread text"),
+    count=int,
+    missing=list[int],
+    consequences=list[str],
+)
 def delete_memories(
     site: Site,
     *,
     ids: Annotated[list[int], "Which", Field(min_length=1, max_length=1_000)],
     dry_run: Annotated[bool, "Only say what would happen"] = False,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        dry_run=bool,
-        memories=list[Annotated[JsonReply, Shown(Memory, only="id thread text")]],
-        count=int,
-        missing=list[int],
-        consequences=list[str],
-    ),
-]:
+) -> JsonReply:
     """Remove memories."""
     found = site.db.memories.get(ids, images=False)
     known = {each.id for each in found}
@@ -148,22 +141,25 @@ def delete_memories(
     }
 
 
-def threads(site: Site) -> Annotated[JsonReply, Shown(threads=list[Thread])]:
+@shows(threads=list[Thread])
+def threads(site: Site) -> JsonReply:
     """All threads, the one with the newest memory first."""
     return {"threads": site.db.memories.threads()}
 
 
+@shows(tags=rows(name=str, memories=int))
 def tags(
     site: Site,
-) -> Annotated[JsonReply, Shown(tags=list[Annotated[JsonReply, Shown(name=str, memories=int)]])]:
+) -> JsonReply:
     """All tags, the most frequent first."""
     counts = site.db.memories.values("tag")
     return {"tags": [{"name": name, "memories": n} for name, n in counts.items()]}
 
 
+@shows(days=rows(date=str, memories=int))
 def timeline(
     site: Site,
-) -> Annotated[JsonReply, Shown(days=list[Annotated[JsonReply, Shown(date=str, memories=int)]])]:
+) -> JsonReply:
     """How many memories were stored on each day (UTC), the newest first."""
     days = sorted(site.db.memories.values("day").items(), reverse=True)
     return {"days": [{"date": day, "memories": count} for day, count in days]}

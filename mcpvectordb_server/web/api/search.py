@@ -9,8 +9,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from mcpvectordb import Backlog, InvalidInput
+from mcpvectordb_server.shown import JsonReply, Shown, shows
 from mcpvectordb_server.web.hits import HitReply, hit_replies
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 Mode = Literal["hybrid", "text", "vector"]
@@ -111,6 +111,7 @@ def search(
     )
 
 
+@shows(text=SearchResults, vector=SearchResults, hybrid=SearchResults)
 def compare(
     site: Site,
     *,
@@ -126,7 +127,7 @@ def compare(
     where: Where = None,
     group: Annotated[bool, "The best passage of each document before others"] = False,
     text: Annotated[bool, "Return whole passages, with highlights"] = False,
-) -> Annotated[JsonReply, Shown(text=SearchResults, vector=SearchResults, hybrid=SearchResults)]:
+) -> JsonReply:
     """Ask the same by words, by meaning, and by both, to see what each contributes."""
 
     def by(mode: Mode) -> SearchResults:

@@ -5,45 +5,43 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from mcpvectordb import Coverage, Stats
+from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
 from mcpvectordb_server.web.api.search import BacklogReply
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 _COUNTS = "documents libraries passages pending memories threads tags vectors stores".split()
 
 
+@shows(
+    file=Annotated[Stats, Shown(Stats, only="path bytes format")],
+    **dict.fromkeys(_COUNTS, int),
+    model=Annotated[
+        JsonReply,
+        Shown(
+            name=str,
+            dimension=int,
+            embeddings=str,
+            chunk_size=int,
+            chunk_overlap=int,
+            state=Literal["loading", "ready", "missing"],
+            reason=str,
+        ),
+    ],
+    unavailable=dict[str, str],
+    coverage=Annotated[Coverage, Shown(Coverage, without="contents_waiting")],
+    backlog=Annotated[JsonReply, Shown(documents=BacklogReply, memories=BacklogReply)],
+    embedding=Annotated[
+        JsonReply, Shown(pending=int, per_minute=float | None, seconds_left=float | None)
+    ],
+    passed_over=int,
+    notes=list[str],
+    read_only=bool,
+    revision=int,
+    jobs=Annotated[JsonReply, Shown(running=int, queued=int, failed=int)],
+)
 def status(
     site: Site,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        file=Annotated[Stats, Shown(Stats, only="path bytes format")],
-        **dict.fromkeys(_COUNTS, int),
-        model=Annotated[
-            JsonReply,
-            Shown(
-                name=str,
-                dimension=int,
-                embeddings=str,
-                chunk_size=int,
-                chunk_overlap=int,
-                state=Literal["loading", "ready", "missing"],
-                reason=str,
-            ),
-        ],
-        unavailable=dict[str, str],
-        coverage=Annotated[Coverage, Shown(Coverage, without="contents_waiting")],
-        backlog=Annotated[JsonReply, Shown(documents=BacklogReply, memories=BacklogReply)],
-        embedding=Annotated[
-            JsonReply, Shown(pending=int, per_minute=float | None, seconds_left=float | None)
-        ],
-        passed_over=int,
-        notes=list[str],
-        read_only=bool,
-        revision=int,
-        jobs=Annotated[JsonReply, Shown(running=int, queued=int, failed=int)],
-    ),
-]:
+) -> JsonReply:
     """Counts, sizes, the model, what waits, and what goes on.
 
     The `reason` of a model says why it is missing, `embeddings` in which type the file stores what
@@ -90,11 +88,10 @@ def status(
     }
 
 
+@shows(bytes=int, parts=rows(name=str, bytes=int))
 def space(
     site: Site,
-) -> Annotated[
-    JsonReply, Shown(bytes=int, parts=list[Annotated[JsonReply, Shown(name=str, bytes=int)]])
-]:
+) -> JsonReply:
     """What takes space in the file, the largest first; every page of it is read for that."""
     parts = site.db.space()
     return {

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 
 from mcpvectordb import InvalidInput, Namespace, Store, Vector
+from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
 from mcpvectordb_server.web.api.documents import Limit, Offset
-from mcpvectordb_server.web.shown import JsonReply, Shown
 from mcpvectordb_server.web.site import Site
 
 StoreName = Annotated[str, "The store"]
@@ -18,11 +18,10 @@ Metric = Literal["cosine", "dot", "euclidean"]
 VectorReply = Annotated[JsonReply, Shown(Vector, without="raw", embedding=NotRequired[list[float]])]
 
 
+@shows(stores=rows(Store, namespaces=list[Namespace]))
 def stores(
     site: Site,
-) -> Annotated[
-    JsonReply, Shown(stores=list[Annotated[JsonReply, Shown(Store, namespaces=list[Namespace])]])
-]:
+) -> JsonReply:
     """All stores of vectors by name, with their namespaces."""
     vectors = site.db.vectors
     return {
@@ -32,6 +31,7 @@ def stores(
     }
 
 
+@shows(vectors=list[VectorReply], total=int, note=str)
 def list_vectors(
     site: Site,
     *,
@@ -40,7 +40,7 @@ def list_vectors(
     limit: Limit = 50,
     offset: Offset = 0,
     numbers: Annotated[bool, "With the numbers"] = False,
-) -> Annotated[JsonReply, Shown(vectors=list[VectorReply], total=int, note=str)]:
+) -> JsonReply:
     """List vectors, newest first."""
     vectors = site.db.vectors
     found = vectors.browse(store=store, namespace=namespace, limit=limit, offset=offset)
@@ -51,6 +51,7 @@ def list_vectors(
     }
 
 
+@shows(hits=rows(vector=VectorReply, score=float, value=float | None), note=str)
 def search_vectors(
     site: Site,
     *,
@@ -60,13 +61,7 @@ def search_vectors(
     namespace: NamespaceName = None,
     where: Annotated[dict[str, Any] | None, "Conditions on metadata"] = None,
     limit: Annotated[int, "How many", Field(ge=1, le=100)] = 10,
-) -> Annotated[
-    JsonReply,
-    Shown(
-        hits=list[Annotated[JsonReply, Shown(vector=VectorReply, score=float, value=float | None)]],
-        note=str,
-    ),
-]:
+) -> JsonReply:
     """The vectors of a store nearest to an embedding, or to one of its own.
 
     `value` is that of the store's metric; `note` says why there is none if a name is mistaken.
@@ -87,6 +82,7 @@ def search_vectors(
     }
 
 
+@shows(status=Literal["added", "updated"], vector=VectorReply)
 def add_vector(
     site: Site,
     *,
@@ -96,7 +92,7 @@ def add_vector(
     namespace: Annotated[str, "The namespace"] = "",
     metadata: Annotated[dict[str, Any] | None, "What else there is to say of it"] = None,
     metric: Annotated[Metric | None, "How a new store ranks"] = None,
-) -> Annotated[JsonReply, Shown(status=Literal["added", "updated"], vector=VectorReply)]:
+) -> JsonReply:
     """Store a vector, or replace the one with this id."""
     done = site.db.vectors.add(
         id, embedding, store=store, namespace=namespace, metadata=metadata, metric=metric
@@ -104,13 +100,14 @@ def add_vector(
     return {"status": done.status, "vector": _reply(done.vector)}
 
 
+@shows(deleted=bool)
 def delete_vector(
     site: Site,
     *,
     id: Annotated[str, "Its id in the namespace"],
     store: StoreName = "default",
     namespace: Annotated[str, "The namespace"] = "",
-) -> Annotated[JsonReply, Shown(deleted=bool)]:
+) -> JsonReply:
     """Remove a vector."""
     deleted = site.db.vectors.delete(id, store=store, namespace=namespace)
     return {"deleted": deleted > 0}

@@ -1,16 +1,17 @@
-"""Replies of the API: a route's return annotation says which fields its JSON and schema have."""
+"""Replies of tools and routes: which fields their JSON and its schema have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, NotRequired, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 JsonReply = dict[str, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Shown:
@@ -43,6 +44,21 @@ class Shown:
                 values, return_schema=made
             ),
         )
+
+
+def shows(record: Any = None, /, **kinds: Any) -> Callable[[Function], Function]:
+    """A decorator for tools and routes: their reply has the fields that `Shown` takes."""
+
+    def annotated(function: Function) -> Function:
+        function.__annotations__["return"] = Annotated[JsonReply, Shown(record, **kinds)]
+        return function
+
+    return annotated
+
+
+def rows(record: Any = None, /, **kinds: Any) -> Any:
+    """The type of a list of objects with the fields that `Shown` takes."""
+    return list[Annotated[JsonReply, Shown(record, **kinds)]]
 
 
 def _field(kind: Any, handler: GetCoreSchemaHandler) -> core_schema.TypedDictField:
