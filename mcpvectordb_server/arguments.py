@@ -28,7 +28,7 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic_core import ErrorDetails
 from typing_extensions import is_typeddict
 
@@ -44,6 +44,7 @@ _MOST_ENCODINGS = 3
 _DUMMY = "random_string"
 # Unknown arguments that a reply names.
 _MOST_REMARKS = 5
+_NAMED = 5  # errors that one message names
 
 
 class ArgumentError(InvalidInput):
@@ -75,26 +76,39 @@ class Arguments:
     def __init__(self, function: Callable[..., Any]) -> None:
         hints = get_type_hints(function, include_extras=True)
         self.output = _output_schema(hints.pop("return", None))
-        parameters = [
-            p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY
-        ]
-        self.grant = next((p.name for p in parameters if hints[p.name] is Grant), None)
-        self._kinds = {p.name: hints[p.name] for p in parameters if p.name != self.grant}
-        self._defaults = {p.name: p.default for p in parameters if p.name != self.grant}
-        self._optional = {p.name for p in parameters if p.default is not p.empty}
-        self._model = _model(function.__name__, self._kinds, self._defaults)
+        self.grant: str | None = None
+        self.kinds: dict[str, Any] = {}
+        self._defaults: dict[str, Any] = {}
+        for p in inspect.signature(function).parameters.values():
+            if p.kind is p.KEYWORD_ONLY and hints[p.name] is Grant:
+                self.grant = p.name
+            elif p.kind is p.KEYWORD_ONLY:
+                self.kinds[p.name] = hints[p.name]
+                self._defaults[p.name] = ... if p.default is p.empty else p.default
+            elif p.kind is p.VAR_KEYWORD:  # Unpack[TypedDict]: each of them may be left out
+                more = get_type_hints(get_args(hints[p.name])[0], include_extras=True)
+                self.kinds |= more
+                self._defaults |= {
+                    name: None if accepts_null(kind) else False for name, kind in more.items()
+                }
+        self._optional = {name for name, each in self._defaults.items() if each is not ...}
+        members: dict[str, Any] = {
+            name: (_described(kind), self._defaults[name]) for name, kind in self.kinds.items()
+        }
+        config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
+        self._model = create_model(function.__name__, __config__=config, **members)
         self.schema = _compact(self._model.model_json_schema())
 
     def unknown(self, raw: Mapping[str, Any]) -> list[str]:
         """The names in `raw` that no parameter has."""
-        return [name for name in raw if name not in self._kinds]
+        return [name for name in raw if name not in self.kinds]
 
     def ignored(self, raw: Mapping[str, Any]) -> str:
         """A remark about each unknown name, for the reply; "" if there is none.
 
         A tool without parameters can have been meant in one way only, so nothing is said there.
         """
-        unknown = [name for name in self.unknown(raw) if self._kinds and name != _DUMMY]
+        unknown = [name for name in self.unknown(raw) if self.kinds and name != _DUMMY]
         remarks = [self._ignored(name, raw) for name in unknown[:_MOST_REMARKS]]
         if more := len(unknown) - len(remarks):
             remarks.append(f"{more} more unknown arguments were ignored.")
@@ -102,32 +116,34 @@ class Arguments:
 
     def _ignored(self, name: str, raw: Mapping[str, Any]) -> str:
         remark = f"{_shown(name)} is an unknown argument and was ignored"
-        plain = {_plain(known): known for known in self._kinds}
+        plain = {_plain(known): known for known in self.kinds}
         if not (near := get_close_matches(_plain(name), plain, n=1)):
-            return f"{remark}; there are {', '.join(self._kinds)}."
+            return f"{remark}; there are {', '.join(self.kinds)}."
         meant = plain[near[0]]
+        remark += f"; did you mean {meant}?"
         if meant in raw or meant not in self._optional:
-            return f"{remark}; did you mean {meant}?"
-        return (
-            f"{remark}; did you mean {meant}? It was not given, so it is "
-            f"{_shown(self._defaults[meant])}."
-        )
+            return remark
+        return f"{remark} It was not given, so it is {_shown(self._defaults[meant])}."
 
     def read(self, raw: Mapping[str, Any], *, max_text: int) -> dict[str, Any]:
         """The keyword arguments for the function; a bad one raises ArgumentError with its name."""
-        given = {name: coerce(kind, raw[name]) for name, kind in self._kinds.items() if name in raw}
+        given = {name: coerce(kind, raw[name]) for name, kind in self.kinds.items() if name in raw}
         given = {
             name: value
             for name, value in given.items()
-            if value is not None or name not in self._optional or accepts_null(self._kinds[name])
+            if value is not None or name not in self._optional or accepts_null(self.kinds[name])
         }
         for name, value in given.items():
             check(name, value, max_text=max_text)
         try:
             model = self._model.model_validate(given)
         except ValidationError as error:
-            raise _argument_error(self._without_branches(error)) from None
-        return {name: getattr(model, name) for name in self._kinds}
+            details = self._without_branches(error)
+            message = "; ".join(map(_sentence, details[:_NAMED]))
+            if len(details) > _NAMED:
+                message += f"; and {len(details) - _NAMED} more"
+            raise ArgumentError(str(details[0]["loc"][0]), message) from None
+        return {name: getattr(model, name) for name in self.kinds}
 
     def _without_branches(self, error: ValidationError) -> list[ErrorDetails]:
         """The errors; of a parameter that takes one of several types, those of one of them.
@@ -138,7 +154,7 @@ class Arguments:
         kept: dict[tuple[int | str, ...], ErrorDetails] = {}
         for each in error.errors(include_url=False):
             name, *inner = each["loc"]
-            if len(set(_alternatives(self._kinds[str(name)])) - {type(None)}) > 1 and inner:
+            if len(set(_alternatives(self.kinds[str(name)])) - {type(None)}) > 1 and inner:
                 each["loc"] = (name, *inner[1:])
                 if inner[1:]:
                     kept.pop((name,), None)
@@ -196,26 +212,22 @@ def check(name: str, value: Any, *, max_text: int) -> None:
             pending += [(each, depth + 1) for pair in item.items() for each in pair]
         elif isinstance(item, list):
             pending += [(each, depth + 1) for each in item]
-        else:
-            _check_scalar(name, item, max_text)
+        elif problem := _problem(item, max_text):
+            raise ArgumentError(name, f"{name} {problem}")
 
 
-def _check_scalar(name: str, item: Any, max_text: int) -> None:
+def _problem(item: Any, max_text: int) -> str:
+    """Why a text or number cannot be stored, or ""."""
     if isinstance(item, str):
         if len(item) > max_text:
-            raise ArgumentError(
-                name, f"{name} is {len(item):,} characters long; {max_text:,} are allowed"
-            )
+            return f"is {len(item):,} characters long; {max_text:,} are allowed"
         if not item.isascii() and any("\ud800" <= character <= "\udfff" for character in item):
-            raise ArgumentError(
-                name, f"{name} contains half of a surrogate pair, which is not a character"
-            )
+            return "contains half of a surrogate pair, which is not a character"
     elif isinstance(item, float) and not math.isfinite(item):
-        raise ArgumentError(
-            name, f"{name} contains {item}, which is not a number that can be stored"
-        )
+        return f"contains {item}, which is not a number that can be stored"
     elif isinstance(item, int) and not -MAX_INTEGER <= item < MAX_INTEGER:
-        raise ArgumentError(name, f"{name} contains an integer beyond 64 bits")
+        return "contains an integer beyond 64 bits"
+    return ""
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
@@ -241,19 +253,6 @@ def _decoded(text: str) -> Any:
         except (ValueError, RecursionError):
             return text
     return value
-
-
-def _model(name: str, kinds: Mapping[str, Any], defaults: Mapping[str, Any]) -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        each: (
-            _described(kind),
-            ... if defaults[each] is inspect.Parameter.empty else defaults[each],
-        )
-        for each, kind in kinds.items()
-    }
-    return create_model(
-        name, __config__=ConfigDict(strict=True, extra="ignore", protected_namespaces=()), **fields
-    )
 
 
 def _described(kind: Any) -> Any:
@@ -323,15 +322,6 @@ _BOUNDS = {
 }
 
 
-_NAMED = 5  # errors that one message names
-
-
-def _argument_error(details: list[ErrorDetails]) -> ArgumentError:
-    named = "; ".join(map(_sentence, details[:_NAMED]))
-    more = f"; and {len(details) - _NAMED} more" if len(details) > _NAMED else ""
-    return ArgumentError(str(details[0]["loc"][0]), named + more)
-
-
 def _sentence(detail: ErrorDetails) -> str:
     name, *inner = detail["loc"]
     where = str(name) + "".join(
@@ -345,10 +335,9 @@ def _sentence(detail: ErrorDetails) -> str:
             f"{where} {_BOUNDS[kind].format(**detail.get('ctx', {}))}, not "
             f"{_shown(detail['input'])}"
         )
-    wanted = _WANTED.get(kind)
-    if wanted is None:
-        return f"{where}: {detail['msg']}"
-    return f"{where} must be {wanted}, not {_shown(detail['input'])}"
+    if kind in _WANTED:
+        return f"{where} must be {_WANTED[kind]}, not {_shown(detail['input'])}"
+    return f"{where}: {detail['msg']}"
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
 
 from mcpvectordb import (
     Change,
@@ -50,27 +50,6 @@ Name = Annotated[str, Field(min_length=1)]
 Source = Literal["user", "agent"]
 Ids = Annotated[list[int], Field(min_length=1)]
 
-InThread = Annotated[Name | None, "Only entries of this thread"]
-BySource = Annotated[Source | None, "Only entries by 'user' or by 'agent'"]
-WithTags = Annotated[list[str] | None, "Only entries that have at least one of these tags"]
-OfType = Annotated[
-    Literal["text", "multimodal"] | None,
-    "'multimodal' entries have images, 'text' entries have none",
-]
-Since = Annotated[
-    str | None,
-    "Created on or after this ISO 8601 date or time, such as 2025-11-29 or 2025-11-29T10:00:00Z",
-]
-Until = Annotated[
-    str | None, "Created on or before this ISO 8601 date or time; a date means the end of that day"
-]
-Equal = Annotated[
-    dict[str, Any] | None,
-    (
-        "Metadata that must be equal, all of it, case-sensitive; a dot in a key descends. Example: "
-        '{"status": "active"}'
-    ),
-]
 _SCALARS = [{"type": kind} for kind in ("string", "number", "boolean", "null")]
 Filter = Annotated[
     dict[str, Any],
@@ -94,69 +73,88 @@ Filter = Annotated[
         }
     ),
 ]
-Filters = Annotated[
-    list[Filter] | None,
-    (
-        'Metadata conditions, all of which must hold. Example: [{"key": "priority", "operator": '
-        '"gte", "value": 7}]'
-    ),
-]
 PageSize = Annotated[int, Field(ge=1, le=100), "Most entries to return"]
 Offset = Annotated[int, Field(ge=0), "How many entries to skip, for the next page"]
 
 
+IncludeImages = Annotated[bool, "Return images too, in base64"]
+
+
+class ContextFilters(TypedDict):
+    """What all four search tools can be asked for."""
+
+    thread_id: Annotated[Name | None, "Only entries of this thread"]
+    source: Annotated[Source | None, "Only entries by 'user' or by 'agent'"]
+    tags: Annotated[list[str] | None, "Only entries that have at least one of these tags"]
+    content_type: Annotated[
+        Literal["text", "multimodal"] | None,
+        "'multimodal' entries have images, 'text' entries have none",
+    ]
+    start_date: Annotated[
+        str | None,
+        "Created on or after this ISO 8601 date or time, such as 2025-11-29 or "
+        "2025-11-29T10:00:00Z",
+    ]
+    end_date: Annotated[
+        str | None,
+        "Created on or before this ISO 8601 date or time; a date means the end of that day",
+    ]
+    metadata: Annotated[
+        dict[str, Any] | None,
+        "Metadata that must be equal, all of it, case-sensitive; a dot in a key descends. Example: "
+        '{"status": "active"}',
+    ]
+    metadata_filters: Annotated[
+        list[Filter] | None,
+        'Metadata conditions, all of which must hold. Example: [{"key": "priority", "operator": '
+        '"gte", "value": 7}]',
+    ]
+    include_images: IncludeImages
+    explain_query: Annotated[bool, "Return the time the query took and SQLite's plan of it"]
+
+
 class RequestedFilters:
-    """The filters of one call, which all four search tools have.
+    """The filters of one call, as the library takes them.
 
     which      keyword arguments for the library
+    wanted     more of them, for what to return
     where      the conditions on metadata among them
     problems   one message for each condition that cannot be used
     """
 
-    def __init__(
-        self,
-        db: Database,
-        thread_id: str | None,
-        source: str | None,
-        tags: Iterable[str] | None,
-        content_type: str | None,
-        start_date: str | None,
-        end_date: str | None,
-        metadata: Mapping[str, Any] | None,
-        metadata_filters: Iterable[Mapping[str, Any]] | None,
-    ) -> None:
+    def __init__(self, db: Database, given: ContextFilters) -> None:
         self._db = db
         self.where: list[Condition] = []
         self.problems: list[str] = []
-        for key, value in (metadata or {}).items():
+        for key, value in (given["metadata"] or {}).items():
             self._add("metadata", {"key": key, "value": value, "case_sensitive": True})
-        for place, each in enumerate(metadata_filters or ()):
+        for place, each in enumerate(given["metadata_filters"] or ()):
             self._add(f"metadata_filters[{place}]", each)
         self.problems = self.problems or db.memories.problems(self.where)
         chosen = {
-            "thread": thread_id,
-            "source": source,
-            "tags": [tag for tag in tags or () if tag.strip()] or None,
-            "content_type": content_type,
-            "start": start_date,
-            "end": end_date,
+            "thread": given["thread_id"],
+            "source": given["source"],
+            "tags": [tag for tag in given["tags"] or () if tag.strip()] or None,
+            "content_type": given["content_type"],
+            "start": given["start_date"],
+            "end": given["end_date"],
         }
         self.count = len(self.where) + sum(value is not None for value in chosen.values())
         self.which: dict[str, Any] = {**chosen, "where": self.where}
+        self.wanted: dict[str, Any] = {
+            "images": given["include_images"],
+            "explain": given["explain_query"],
+        }
 
-    def search(
-        self, query: str, limit: int, offset: int, images: bool, explain: bool, **options: Any
-    ) -> Results[Memory]:
+    def search(self, query: str, limit: int, offset: int, **options: Any) -> Results[Memory]:
         """The entries that fulfil the filters, ranked."""
         return self._db.memories.search(
             query,
             limit=limit,
             offset=offset,
-            images=images,
-            explain=explain,
             rerank=self._db.config.rerank_memories,
             fusion="rrf",  # whose numbers the specification shows
-            **{"words": "match", **self.which, **options},
+            **{"words": "match", **self.wanted, **self.which, **options},
         )
 
     def _add(self, place: str, given: Mapping[str, Any]) -> None:
@@ -254,9 +252,6 @@ _REFUSAL = {
 }
 
 
-# Entries
-
-
 def entry(context: Memory, *, text: str | None = None) -> EntryReply:
     """A context as all tools return it, without images."""
     return EntryReply(
@@ -330,9 +325,6 @@ def hybrid_stats(
     }
 
 
-# Errors
-
-
 # The library's parameters in its messages, and their names in these tools.
 _PARAMETERS = (
     (r"^thread\b", "thread_id"),
@@ -350,27 +342,25 @@ def message(error: MCPVectorDBError) -> str:
     return f"Context not found: {text}" if isinstance(error, NotFound) else text
 
 
-# Images
-
-
 def images_of(given: Sequence[dict[str, Any]] | None) -> list[Image] | None:
     """Images decoded from base64; a bad one raises InvalidInput with its index."""
     if given is None:
         return None
-    return [_image(f"images[{place}]", item) for place, item in enumerate(given)]
-
-
-def _image(name: str, item: dict[str, Any]) -> Image:
-    data, mime_type = item.get("data"), item.get("mime_type")
-    if not isinstance(data, str) or not data.strip():
-        raise InvalidInput(f"{name} has no data: give the image in base64")
-    if mime_type is not None and not isinstance(mime_type, str):
-        raise InvalidInput(f"{name}.mime_type must be text such as image/png")
-    try:
-        decoded = base64.b64decode("".join(data.split()), validate=True)
-    except ValueError:
-        raise InvalidInput(f"{name}.data is not base64") from None
-    return Image(data=decoded, mime_type=mime_type or "image/png", metadata=item.get("metadata"))
+    images = []
+    for place, item in enumerate(given):
+        name, data, mime_type = f"images[{place}]", item.get("data"), item.get("mime_type")
+        if not isinstance(data, str) or not data.strip():
+            raise InvalidInput(f"{name} has no data: give the image in base64")
+        if mime_type is not None and not isinstance(mime_type, str):
+            raise InvalidInput(f"{name}.mime_type must be text such as image/png")
+        try:
+            raw = base64.b64decode("".join(data.split()), validate=True)
+        except ValueError:
+            raise InvalidInput(f"{name}.data is not base64") from None
+        images.append(
+            Image(data=raw, mime_type=mime_type or "image/png", metadata=item.get("metadata"))
+        )
+    return images
 
 
 def with_images(
@@ -399,9 +389,6 @@ def with_images(
     return entries
 
 
-# Statistics
-
-
 def _available(shelf: MemoryStats, leg: str) -> dict[str, Any]:
     reason = shelf.unavailable.get(leg)
     return {"enabled": True, "available": reason is None, **({"reason": reason} if reason else {})}
@@ -415,8 +402,6 @@ WordMode = Annotated[
     "match: all words, or any if none has all; prefix: beginnings of words; phrase: the words in "
     'this order; boolean: AND, OR, NOT, parentheses and "phrases"',
 ]
-IncludeImages = Annotated[bool, "Return images too, in base64"]
-Explain = Annotated[bool, "Return the time the query took and SQLite's plan of it"]
 
 
 class ThreadReply(TypedDict):
@@ -435,32 +420,19 @@ class ThreadReply(TypedDict):
 def search_context(
     db: Database,
     *,
-    thread_id: InThread = None,
-    source: BySource = None,
-    tags: WithTags = None,
-    content_type: OfType = None,
-    metadata: Equal = None,
-    metadata_filters: Filters = None,
-    start_date: Since = None,
-    end_date: Until = None,
     limit: PageSize = 30,
     offset: Offset = 0,
-    include_images: IncludeImages = False,
-    explain_query: Explain = False,
+    **filters: Unpack[ContextFilters],
 ) -> JsonReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 
     Use this to see what is there or to go through a thread; to find something by what it says use
     `hybrid_search_context`. `get_context_by_ids` returns whole texts.
     """
-    requested = RequestedFilters(
-        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
-    )
+    requested = RequestedFilters(db, filters)
     if requested.problems:
         return {"results": [], "count": 0, **_refused(requested)}
-    page = db.memories.browse(
-        limit=limit, offset=offset, images=include_images, explain=explain_query, **requested.which
-    )
+    page = db.memories.browse(limit=limit, offset=offset, **requested.wanted, **requested.which)
     previews = []
     for each in page:
         text = preview(each.text)
@@ -589,16 +561,7 @@ def semantic_search_context(
     query: Query,
     limit: PageSize = 5,
     offset: Offset = 0,
-    thread_id: InThread = None,
-    source: BySource = None,
-    tags: WithTags = None,
-    content_type: OfType = None,
-    start_date: Since = None,
-    end_date: Until = None,
-    metadata: Equal = None,
-    metadata_filters: Filters = None,
-    include_images: IncludeImages = False,
-    explain_query: Explain = False,
+    **filters: Unpack[ContextFilters],
 ) -> JsonReply:
     """Find the entries whose meaning is nearest to a question or description, whatever words they
     use.
@@ -606,14 +569,12 @@ def semantic_search_context(
     Use `hybrid_search_context` unless only meaning should count. The filters apply before the
     ranking.
     """
-    requested = RequestedFilters(
-        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
-    )
+    requested = RequestedFilters(db, filters)
     not_blank("query", query)
     reply = {"query": query, "results": [], "count": 0, "model": db.model}
     if requested.problems:
         return {**reply, **_refused(requested)}
-    found = requested.search(query, limit, offset, include_images, explain_query, mode="vector")
+    found = requested.search(query, limit, offset, mode="vector")
     if reason := _unavailable(db, found.reasons):
         raise ModelMissing(f"Semantic search is not available: {reason}")
     notes = (found.note, found.backlog.note, found.verdict)
@@ -628,25 +589,14 @@ def fts_search_context(
     mode: WordMode = "match",
     limit: PageSize = 5,
     offset: Offset = 0,
-    thread_id: InThread = None,
-    source: BySource = None,
-    tags: WithTags = None,
-    content_type: OfType = None,
-    start_date: Since = None,
-    end_date: Until = None,
-    metadata: Equal = None,
-    metadata_filters: Filters = None,
     highlight: Annotated[bool, "Return texts with <mark> around what was found"] = False,
-    include_images: IncludeImages = False,
-    explain_query: Explain = False,
+    **filters: Unpack[ContextFilters],
 ) -> JsonReply:
     """Find the entries that have certain words: names, codes, error messages, exact phrases.
 
     Use `hybrid_search_context` for questions. The filters apply before the ranking.
     """
-    requested = RequestedFilters(
-        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
-    )
+    requested = RequestedFilters(db, filters)
     not_blank("query", query)
     reply = {
         "query": query,
@@ -656,17 +606,8 @@ def fts_search_context(
         "language": db.config.language,
     }
     if requested.problems:
-        return {**reply, **_refused(requested, explain=explain_query)}
-    found = requested.search(
-        query,
-        limit,
-        offset,
-        include_images,
-        explain_query,
-        mode="text",
-        words=mode,
-        highlight=highlight,
-    )
+        return {**reply, **_refused(requested, explain=filters["explain_query"])}
+    found = requested.search(query, limit, offset, mode="text", words=mode, highlight=highlight)
     note = found.note or found.reasons.get("text", "")
     return _answered(reply, found, ["fts"], requested, note)
 
@@ -696,25 +637,14 @@ def hybrid_search_context(
     rrf_k: Annotated[
         int, Field(ge=1, le=1000), "The larger, the less the first ranks of each mode stand out"
     ] = 60,
-    thread_id: InThread = None,
-    source: BySource = None,
-    tags: WithTags = None,
-    content_type: OfType = None,
-    start_date: Since = None,
-    end_date: Until = None,
-    metadata: Equal = None,
-    metadata_filters: Filters = None,
-    include_images: IncludeImages = False,
-    explain_query: Explain = False,
+    **filters: Unpack[ContextFilters],
 ) -> JsonReply:
     """Find the entries that answer a question best, by words and by meaning together.
 
     Use this first whenever something may have been remembered. The filters apply before the
     ranking. `scores` tells why each entry was found.
     """
-    requested = RequestedFilters(
-        db, thread_id, source, tags, content_type, start_date, end_date, metadata, metadata_filters
-    )
+    requested = RequestedFilters(db, filters)
     not_blank("query", query)
     reply = {
         "query": query,
@@ -729,9 +659,7 @@ def hybrid_search_context(
         return {**reply, **_refused(requested)}
     modes = {_LEGS[each] for each in search_modes or _LEGS}
     mode = modes.pop() if len(modes) == 1 else "hybrid"
-    found = requested.search(
-        query, limit, offset, include_images, explain_query, mode=mode, rrf_k=rrf_k
-    )
+    found = requested.search(query, limit, offset, mode=mode, rrf_k=rrf_k)
     used = [name for name, leg in _LEGS.items() if leg in found.legs]
     reason = _unavailable(db, found.reasons)
     if reason and not used:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import anyio
 import jsonschema
@@ -302,7 +302,7 @@ DIALECTS: Mapping[str, Callable[[dict[str, Any], Any, bool], str]] = {
 
 def misfits(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
     """The parameters whose argument does not fit the schema, after lenient readings of JSON."""
-    schema, kinds = tool.arguments.schema, get_type_hints(tool.function, include_extras=True)
+    schema, kinds = tool.arguments.schema, tool.arguments.kinds
     required = schema.get("required", ())
     given = {
         name: coerce(kinds[name], value)
