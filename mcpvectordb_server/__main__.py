@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError, __version__
+from mcpvectordb import Config, Database, InvalidInput, MCPVectorDBError
 from mcpvectordb_server.options import (
     Options,
     close_in_time,
@@ -63,7 +63,7 @@ def serve(options: Options) -> None:
         from mcpvectordb_server.server import Service
 
         roots = options.roots if options.roots or options.transport != "stdio" else None
-        server = Service(db, surfaces, offered, version=__version__, roots=roots).server
+        server = Service(db, surfaces, offered, roots=roots).server
         gc.enable()
         gc.freeze()
         _stop_on_signals(db)

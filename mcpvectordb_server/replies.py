@@ -78,10 +78,20 @@ def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
         value = Reply(content=(Text(text=value),))
     if isinstance(value, Reply):
         return _bounded(value, more)
-    if isinstance(value, list):
-        return _list_reply(value, more)
-    fitted = fit(value, MAX_REPLY, more)
-    return Reply(content=(Text(text=fitted.text),), structured=fitted.value)
+    if not isinstance(value, list):
+        fitted = fit(value, MAX_REPLY, more)
+        return Reply(content=(Text(text=fitted.text),), structured=fitted.value)
+    encoded = [_encode(item) for item in value]
+    count = _count_that_fits([len(each.text) for each in encoded], MAX_REPLY)
+    kept = encoded[:count]
+    blocks = [Text(text=f"[{', '.join(each.text for each in kept)}]")]
+    # MCP's structured content must be an object, so a list is put into one.
+    structured: dict[str, Any] = {"result": [each.value for each in kept]}
+    if count < len(value):
+        left_out = f"[only the first {count} of {len(value)} are here]; {more}"
+        blocks.append(Text(text=left_out))
+        structured["truncated"] = left_out
+    return Reply(content=tuple(blocks), structured=structured)
 
 
 def failed(*texts: str) -> Reply:
@@ -172,20 +182,6 @@ def _encode(value: Any) -> EncodedJson:
         value = json.loads(text.encode("utf-8", "replace"))
         text = to_json(value)
     return EncodedJson(value, text)
-
-
-def _list_reply(items: list[Any], more: str) -> Reply:
-    """The Reply for a list; MCP's structured content must be an object, so it is put into one."""
-    encoded = [_encode(item) for item in items]
-    count = _count_that_fits([len(each.text) for each in encoded], MAX_REPLY)
-    kept = encoded[:count]
-    blocks = [Text(text=f"[{', '.join(each.text for each in kept)}]")]
-    structured: dict[str, Any] = {"result": [each.value for each in kept]}
-    if count < len(items):
-        left_out = f"[only the first {count} of {len(items)} are here]; {more}"
-        blocks.append(Text(text=left_out))
-        structured["truncated"] = left_out
-    return Reply(content=tuple(blocks), structured=structured)
 
 
 def _count_that_fits(lengths: Sequence[int], room: int) -> int:

@@ -25,7 +25,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from mcpvectordb import MCPVectorDBError, Progress, RetryLater
+from mcpvectordb import MCPVectorDBError, Progress, RetryLater, __version__
 from mcpvectordb_server.grant import Grant, ProgressCallback
 from mcpvectordb_server.ongoing import OngoingCalls, UnderWay
 from mcpvectordb_server.replies import (
@@ -75,19 +75,20 @@ _reply: ContextVar[Reply | None] = ContextVar("_reply", default=None)
 class Service:
     """One database offered through some surfaces; `server` is the SDK's, for any transport."""
 
+    version = __version__
+
     def __init__(
         self,
         db: Any,
         surfaces: Iterable[Surface],
         offered: Mapping[str, ExposedTool],
         *,
-        version: str,
         roots: tuple[Path, ...] | None = None,
         reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self._db, self._offered, self._roots = db, offered, roots
         self._ongoing, self._reply_seconds = OngoingCalls(), reply_seconds
-        self._surfaces, self._version = tuple(surfaces), version
+        self._surfaces = tuple(surfaces)
         self._tools = [_tool(each, offered) for each in offered.values()]
         self._limiters: dict[bool, anyio.CapacityLimiter] = {}
         self._unknown: set[tuple[str, str]] = set()
@@ -103,8 +104,8 @@ class Service:
             extras |= {"on_list_prompts": self._list_prompts, "on_get_prompt": self._get_prompt}
         self.server: Server[Any] = Server(
             "mcpvectordb",
-            version=version,
-            instructions=instructions(self._surfaces, offered, version),
+            version=self.version,
+            instructions=self._instructions(),
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -117,29 +118,41 @@ class Service:
         try:
             result = await call_next(ctx)
         except MCPError as error:
-            raise _short(error) from None
+            # Without long texts: the SDK repeats unknown methods and invalid parameters.
+            data = cut(error.data, MAX_ECHO) if isinstance(error.data, str) else error.data
+            raise MCPError(error.code, abridged(error.message), data) from None
         if ctx.method == "tools/call" and isinstance(result, dict):
             _restore_names(result, _reply.get())
-        if ctx.method != "initialize":
-            self._warm()
-        if isinstance(result, dict) and "instructions" in result:
-            result["instructions"] = await self._current_instructions()
-        return result
-
-    async def _current_instructions(self) -> str:
-        """The instructions with what the file holds now; without it if the file cannot be read."""
-        make = partial(instructions, self._surfaces, self._offered, self._version)
-        try:
-            return str(await self._in_thread(partial(make, self._db)))
-        except MCPVectorDBError:
-            log.exception("the handshake could not say what is stored")
-            return make()
-
-    def _warm(self) -> None:
-        if self._warming is None:
+        if ctx.method != "initialize" and self._warming is None:
             self._warming = threading.Timer(WARM_AFTER, self._db.warm)
             self._warming.daemon = True
             self._warming.start()
+        if isinstance(result, dict) and "instructions" in result:
+            try:
+                result["instructions"] = await self._in_thread(
+                    partial(self._instructions, self._db)
+                )
+            except MCPVectorDBError:  # those without what is stored stay
+                log.exception("the handshake could not say what is stored")
+        return result
+
+    def _instructions(self, db: Any = None) -> str:
+        """The instructions for agents: each surface's own; with `db` also what the file holds."""
+        parts = [
+            f"mcpvectordb {self.version}: documents, notes and memories in one file, found again "
+            "by words and by meaning."
+        ]
+        for surface in self._surfaces:
+            exposed = exposed_names(surface, self._offered)
+            names = [each.name for each in self._offered.values() if each.surface is surface]
+            parts.append(
+                f"{surface.instructions.format_map(exposed).strip()}\n"
+                f"Tools of the surface {surface.name} {surface.version}: "
+                f"{', '.join(names) or 'none'}."
+            )
+            if db is not None and surface.about is not None:
+                parts.append(surface.about(db))
+        return "\n\n".join(parts)
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
@@ -163,7 +176,9 @@ class Service:
             )
         raw = params.arguments or {}
         self._warn_of_unknown(exposed, raw)
-        work = partial(self._call, exposed, raw, _actor(ctx, exposed))
+        client = ctx.session.client_params
+        name = (client.client_info.name if client else "") or "an MCP client"
+        work = partial(self._call, exposed, raw, f"{name} ({exposed.surface.name})")
         reply = await (
             self._ingested(exposed, raw, work, _progress(ctx))
             if _ingests(exposed)
@@ -291,41 +306,9 @@ class Service:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {cut(params.name, MAX_ECHO)}")
 
 
-def _actor(ctx: Context, exposed: ExposedTool) -> str:
-    """Who calls a tool, for the history: the client's name, as it says, and the surface."""
-    params = ctx.session.client_params
-    name = params.client_info.name if params is not None else ""
-    return f"{name or 'an MCP client'} ({exposed.surface.name})"
-
-
 def _ingests(exposed: ExposedTool) -> bool:
     """Whether a tool reads sources: one that changes the file and takes a Grant."""
     return exposed.tool.arguments.grant is not None and not exposed.tool.hints.read_only
-
-
-def instructions(
-    surfaces: Iterable[Surface],
-    offered: Mapping[str, ExposedTool],
-    version: str,
-    db: Any = None,
-) -> str:
-    """The server's instructions for agents: each surface's own, with exposed tool names.
-
-    With `db` they say what the file holds.
-    """
-    parts = [
-        f"mcpvectordb {version}: documents, notes and memories in one file, found again by words "
-        f"and by meaning."
-    ]
-    for surface in surfaces:
-        names = [each.name for each in offered.values() if each.surface is surface]
-        parts.append(
-            f"{surface.instructions.format_map(exposed_names(surface, offered)).strip()}\n"
-            f"Tools of the surface {surface.name} {surface.version}: {', '.join(names) or 'none'}."
-        )
-        if db is not None and surface.about is not None:
-            parts.append(surface.about(db))
-    return "\n\n".join(parts)
 
 
 def description(exposed: ExposedTool, offered: Mapping[str, ExposedTool]) -> str:
@@ -383,23 +366,13 @@ def _read(template: ResourceTemplate, db: Any, path: str) -> str:
         raise MCPError(types.INTERNAL_ERROR, str(InternalError())) from None
 
 
-def _short(error: MCPError) -> MCPError:
-    """The error without long texts: the SDK repeats unknown methods and invalid parameters."""
-    data = cut(error.data, MAX_ECHO) if isinstance(error.data, str) else error.data
-    return MCPError(error.code, abridged(error.message), data)
-
-
 def _restore_names(result: dict[str, Any], reply: Reply | None) -> None:
     """Put `name` and `title`, which the SDK's models drop, into the embedded resources."""
     for sent, block in zip(result.get("content", ()), reply.content if reply else (), strict=False):
         if isinstance(block, Resource):
             resource = sent["resource"]
-            sent["resource"] = {
-                "uri": resource["uri"],
-                "name": block.name,
-                "title": block.title,
-                **resource,
-            }
+            named = {"uri": resource["uri"], "name": block.name, "title": block.title}
+            sent["resource"] = {**named, **resource}
 
 
 def _progress(ctx: Context) -> ProgressCallback:

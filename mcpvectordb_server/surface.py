@@ -147,9 +147,9 @@ def expose(
             offered[name] = ExposedTool(name=name, surface=surface, tool=tool)
     for name in disabled:
         if name not in offered:
-            raise InvalidInput(
-                f"there is no tool {name!r} to disable{_did_you_mean(name, offered)}"
-            )
+            near = get_close_matches(name, sorted(offered), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(offered))}"
+            raise InvalidInput(f"there is no tool {name!r} to disable; {hint}")
     return {
         name: each
         for name, each in offered.items()
@@ -204,9 +204,3 @@ def call(
         log.exception("%s failed", exposed.name)
         failure = InternalError()
     return refusal_of(surface.failure(tool.name, failure))
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    known = sorted(known)
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"

@@ -103,7 +103,7 @@ def with_token(app: ASGIApp) -> ASGIApp:
 
 def main() -> None:
     """Serve until stopped."""
-    service = Service(Shelf(), [SURFACE], expose([SURFACE]), version="1")
+    service = Service(Shelf(), [SURFACE], expose([SURFACE]))
     app = http.application(
         service.server, "streamable-http", token=TOKEN, hosts=http.hosts_of("127.0.0.1", [])
     )
