@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from types import UnionType
 from typing import (
     Annotated,
@@ -75,7 +75,7 @@ class Arguments:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         hints = get_type_hints(function, include_extras=True)
-        self.output = _output_schema(hints.pop("return", None))
+        self._reply = hints.pop("return", None)
         self.grant: str | None = None
         self.kinds: dict[str, Any] = {}
         self._defaults: dict[str, Any] = {}
@@ -98,6 +98,17 @@ class Arguments:
         config = ConfigDict(strict=True, extra="ignore", protected_namespaces=())
         self._model = create_model(function.__name__, __config__=config, **members)
         self.schema = _compact(self._model.model_json_schema())
+
+    @cached_property
+    def output(self) -> dict[str, Any] | None:
+        """The schema of a reply that is a TypedDict or has fields by `shows`, else None.
+
+        No property is required, because errors are sent as structured content, too.
+        """
+        if not is_typeddict(self._reply) and get_origin(self._reply) is not Annotated:
+            return None
+        made = _compact(TypeAdapter(self._reply).json_schema(mode="serialization"))
+        return {key: each for key, each in made.items() if key not in ("required", "description")}
 
     def unknown(self, raw: Mapping[str, Any]) -> list[str]:
         """The names in `raw` that no parameter has."""
@@ -263,19 +274,6 @@ def _described(kind: Any) -> Any:
     return Annotated[
         (base, *(Field(description=note) if isinstance(note, str) else note for note in notes))
     ]
-
-
-def _output_schema(kind: Any) -> dict[str, Any] | None:
-    """The schema of a reply that is a TypedDict or has fields by `shows`, else None.
-
-    No property is required, because errors are sent as structured content, too.
-    """
-    if not is_typeddict(kind) and get_origin(kind) is not Annotated:
-        return None
-    schema: dict[str, Any] = _compact(TypeAdapter(kind).json_schema(mode="serialization"))
-    schema.pop("required", None)
-    schema.pop("description", None)
-    return schema
 
 
 def _compact(schema: Any) -> Any:

@@ -13,6 +13,10 @@ from mcpvectordb import Progress, Refused
 ProgressCallback = Callable[[Progress], None]
 
 
+class Cancelled(BaseException):
+    """Ends the work of a call or job that was cancelled; what it has stored stays."""
+
+
 def _ignore(_: Progress) -> None:
     """Do nothing: the client asked for no reports."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcpvectordb import MCPVectorDBError, Progress, RetryLater
-from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.grant import Cancelled, ProgressCallback
 from mcpvectordb_server.replies import Reply, cut
 
 MOST_ONGOING = 32
@@ -29,10 +29,6 @@ class UnderWay(MCPVectorDBError):
     """A call has not ended yet, and goes on."""
 
     code = "under_way"
-
-
-class _Cancelled(BaseException):
-    """Ends the work of a call that its client has cancelled."""
 
 
 class OngoingCall:
@@ -75,7 +71,7 @@ class OngoingCall:
     def _run(self, work: Callable[[ProgressCallback], Reply]) -> None:
         try:
             self._reply = work(self._report)
-        except _Cancelled:
+        except Cancelled:
             pass
         except RetryLater as later:
             self._reply = later
@@ -95,7 +91,7 @@ class OngoingCall:
 
     def _report(self, progress: Progress) -> None:
         if self._cancelled:
-            raise _Cancelled
+            raise Cancelled
         self._latest = progress
         if self._heard:
             self._news.put(progress)

@@ -26,7 +26,7 @@ from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
 from mcpvectordb_server.web.site import Site, session
-from mcpvectordb_server.web.turns import Turns, Waiting
+from mcpvectordb_server.web.turns import Turns
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -51,8 +51,8 @@ def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
             turns.close()
 
     routes = [
-        Route("/", _static),
-        Route("/static/{name:path}", _static),
+        Route("/", assets.serve),
+        Route("/static/{name:path}", assets.serve),
         Route("/api/openapi.json", _openapi),
         Route(SESSION, partial(_session, site)),
         Route("/api/events", partial(_events, site)),
@@ -69,31 +69,32 @@ def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
 
 def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
     async def answer(request: Request) -> Response:
-        if route.writes and site.db.read_only:
-            raise ReadOnly(
-                "this page only looks (--read-only, or the file cannot be written): nothing can be "
-                "changed here"
-            )
-        given = await parameters(route, request)
-        files = [await take_upload(request, site)] if route.body == "file" else []
-        return await turns.run(request, partial(_reply, route, site, files, given))
-
-    async def caught(request: Request) -> Response:
         try:
-            return await answer(request)
+            if route.writes and site.db.read_only:
+                raise ReadOnly(
+                    "this page only looks (--read-only, or the file cannot be written): nothing "
+                    "can be changed here"
+                )
+            given = await parameters(route, request)
+            files = [await take_upload(request, site)] if route.body == "file" else []
+            return await turns.run(request, partial(_reply, route, site, files, given))
         except Exception as error:
             return await _failed(request, error)
 
-    return caught
+    return answer
 
 
 def _reply(
-    route: ApiRoute, site: Site, files: Sequence[Upload], given: Mapping[str, Any], waiting: Waiting
+    route: ApiRoute,
+    site: Site,
+    files: Sequence[Upload],
+    given: Mapping[str, Any],
+    check: Callable[[], None],
 ) -> Response:
     """Run the function of a route. A read ends when nobody waits for it; a change is made whole."""
     with (
         site.db.acting_as(ACTOR),
-        nullcontext() if route.writes else site.db.deadline(waiting.check),
+        nullcontext() if route.writes else site.db.deadline(check),
     ):
         reply = route.function(site, *files, **given)
     if isinstance(reply, Response):
@@ -105,10 +106,6 @@ def _json(reply: Any, status: int = 200) -> Response:
     # Also where a lone surrogate got into the file by another way: it is sent as an escape.
     text = json.dumps(reply, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode("utf-8", "backslashreplace"), status, media_type="application/json")
-
-
-async def _static(request: Request) -> Response:
-    return assets.serve(request)
 
 
 async def _openapi(_: Request) -> Response:

@@ -51,7 +51,7 @@ def assets() -> dict[str, Asset]:
     return found
 
 
-def serve(request: Request) -> Response:
+async def serve(request: Request) -> Response:
     """The file that a request names, index.html for the page itself."""
     name = request.path_params.get("name", "index.html")
     asset = assets().get(name)

@@ -125,7 +125,9 @@ class FileWatch:
                     self._events.publish("changed", {"revision": self.revision})
                 version = now
                 if loading and not self._db.loading:
-                    self._events.publish("model", {"state": self._model_state()})
+                    missing = "vector" in self._db.memories.statistics().unavailable
+                    state = "missing" if missing else "ready"
+                    self._events.publish("model", {"state": state})
                     loading = False
             except MCPVectorDBError as error:  # also if the file is away when the thread begins
                 if str(error) != trouble:  # said once, as long as it lasts
@@ -134,6 +136,3 @@ class FileWatch:
             loading = loading or self._db.loading
             if self._stop.wait(WATCH_SECONDS):
                 return
-
-    def _model_state(self) -> str:
-        return "missing" if "vector" in self._db.memories.statistics().unavailable else "ready"

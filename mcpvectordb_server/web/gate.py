@@ -61,11 +61,7 @@ class PageGate(Gate):
     def answer(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer to what does not reach the application."""
         try:
-            _check_host(scope, headers)
-            _check_origin(headers)
-            _check_site(scope, headers)
-            if scope["path"] != "/" and not scope["path"].startswith("/static/"):
-                self._check_token(scope, headers)
+            self._check(scope, headers)
         except HttpError as error:
             return refusal(error, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
         return None
@@ -76,9 +72,22 @@ class PageGate(Gate):
         static = not scope["path"].startswith("/api/")
         headers.setdefault("Cache-Control", "no-cache" if static else "no-store")
 
-    def _check_token(self, scope: Scope, headers: Headers) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        path, port, host = scope["path"], scope["server"][1], headers.get("host", "")
+        if host not in (f"{HOST}:{port}", *([HOST] if port == 80 else [])):
+            raise HttpError(
+                421, "wrong_host", f"this Host is not served here: use http://{HOST}:{port}/"
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() != f"http://{host.lower()}":
+            raise HttpError(403, "forbidden_origin", "requests from this Origin are not accepted")
+        # What a page of another site or port makes the browser fetch; links to us may be.
+        if path != "/" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise HttpError(403, "forbidden_origin", "requests from other pages are not accepted")
+        if path == "/" or path.startswith("/static/"):
+            return
         given = bearer_token(headers)
-        if scope["path"] == SESSION and self._once and _same(given, self._once):
+        if path == SESSION and self._once and _same(given, self._once):
             self._once = ""
         elif not (_same(given, self._page_token) or _same(given, self._token)):
             raise HttpError(401, "unauthorized", _OPEN_AGAIN)
@@ -88,24 +97,3 @@ class PageGate(Gate):
 
 def _same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
-
-
-def _check_host(scope: Scope, headers: Headers) -> None:
-    port = scope["server"][1]
-    if headers.get("host", "") not in (f"{HOST}:{port}", *([HOST] if port == 80 else [])):
-        raise HttpError(
-            421, "wrong_host", f"this Host is not served here: use http://{HOST}:{port}/"
-        )
-
-
-def _check_origin(headers: Headers) -> None:
-    origin = headers.get("origin")
-    if origin is not None and origin.lower() != f"http://{headers.get('host', '').lower()}":
-        raise HttpError(403, "forbidden_origin", "requests from this Origin are not accepted")
-
-
-def _check_site(scope: Scope, headers: Headers) -> None:
-    """Refuse what a page of another site or port makes the browser fetch; links to us may be."""
-    site = headers.get("sec-fetch-site", "none")
-    if scope["path"] != "/" and site not in ("none", "same-origin"):
-        raise HttpError(403, "forbidden_origin", "requests from other pages are not accepted")

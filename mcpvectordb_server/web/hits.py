@@ -82,7 +82,7 @@ def hit_replies(
     replies = [_reply(hit) for hit in hits]
     for reply, hit in zip(replies, hits, strict=True):
         if text:
-            reply["text"] = _text(hit.item)
+            reply["text"] = hit.item.passage if isinstance(hit.item, Chunk) else hit.item.text
             reply["highlights"] = []
     _mark(db, query, replies)
     return replies
@@ -100,7 +100,10 @@ def similar_reply(db: Database, found: Results[Any]) -> SimilarReply:
 
 def item_replies(db: Database, items: Iterable[Chunk | Memory], longest: int) -> list[HitReply]:
     """Passages and memories that no search found, with the beginning of their text."""
-    found = [Hit(item=item, score=0.0, scores=Scores(), line=_line(item)) for item in items]
+    found = [
+        Hit(item=item, score=0.0, scores=Scores(), line=getattr(item, "first_line", 1))
+        for item in items
+    ]
     replies = hit_replies(db, found, "", text=True)
     for reply in replies:
         reply["text"] = reply["text"][:longest]
@@ -141,14 +144,6 @@ def _of_memory(memory: Memory) -> dict[str, Any]:
         "tags": list(memory.tags),
         **{name: getattr(memory, name) for name in own},
     }
-
-
-def _text(item: Chunk | Memory) -> str:
-    return item.passage if isinstance(item, Chunk) else item.text
-
-
-def _line(item: Chunk | Memory) -> int:
-    return item.first_line if isinstance(item, Chunk) else 1
 
 
 def _lines(snippet: str) -> list[SnippetLine]:

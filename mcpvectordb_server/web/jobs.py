@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from typing_extensions import TypedDict
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, NotFound, Progress
-from mcpvectordb_server.grant import ProgressCallback
+from mcpvectordb_server.grant import Cancelled, ProgressCallback
 from mcpvectordb_server.shown import Shown
 from mcpvectordb_server.web.errors import ErrorReply, TooMany, error_reply
 
@@ -48,10 +48,6 @@ class JobReply(TypedDict):
     ended_at: str | None
     result: dict[str, Any] | None
     error: ErrorReply | None
-
-
-class _JobCancelled(BaseException):
-    """Ends the work of a job that was cancelled; what it has stored stays."""
 
 
 class Job:
@@ -103,7 +99,7 @@ class Job:
         try:
             self.result = dict(self._work(self._report))
             self._end("done")
-        except _JobCancelled:
+        except Cancelled:
             self._end("cancelled")
         except Exception as error:
             if not isinstance(error, MCPVectorDBError):
@@ -113,13 +109,13 @@ class Job:
 
     def _report(self, progress: Progress) -> None:
         if self._cancelled.is_set():
-            raise _JobCancelled
+            raise Cancelled
         self._progress = progress
         self._changed(self)
 
     def _end(self, state: JobState) -> None:
         self.state, self._ended_at = state, _now()
-        self._work = _nothing  # what it holds, such as an uploaded file, is needed no longer
+        self._work = lambda _: {}  # what it holds, such as an uploaded file, is needed no longer
         self._changed(self)
 
 
@@ -146,8 +142,13 @@ class Jobs:
                 raise TooMany(f"{MOST_QUEUED:,} jobs are waiting: try again when some have ended")
             job = Job(f"j{next(self._numbers)}", kind, title, work, self._changed)
             self._jobs[job.id] = job
-            self._forget_oldest()
-            self._start_workers()
+            ended = [id for id, each in self._jobs.items() if each.ended]
+            for id in ended[: max(0, len(self._jobs) - MOST_KEPT)]:
+                del self._jobs[id]
+            while len(self._threads) < self._workers:
+                name = f"mcpvectordb-job-{len(self._threads)}"
+                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
+                self._threads[-1].start()
         self._changed(job)
         self._queue.put((copy_context(), job))
         return job
@@ -185,28 +186,10 @@ class Jobs:
         for _ in self._threads:
             self._queue.put(None)
 
-    def _forget_oldest(self) -> None:
-        ended = [id for id, job in self._jobs.items() if job.ended]
-        for id in ended[: max(0, len(self._jobs) - MOST_KEPT)]:
-            del self._jobs[id]
-
-    def _start_workers(self) -> None:
-        if not self._threads:
-            self._threads = [
-                threading.Thread(target=self._run, name=f"mcpvectordb-job-{number}", daemon=True)
-                for number in range(self._workers)
-            ]
-            for thread in self._threads:
-                thread.start()
-
     def _run(self) -> None:
         while (given := self._queue.get()) is not None:
             context, job = given
             context.run(job.run)
-
-
-def _nothing(_: ProgressCallback) -> Mapping[str, Any]:
-    return {}
 
 
 def _now() -> str:

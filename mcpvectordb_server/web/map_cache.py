@@ -62,7 +62,8 @@ def _packed(projection: Projection, duplicates: list[Duplicates]) -> bytes:
         _clusters(projection, duplicates),
     ]
     head = _MAGIC + struct.pack("<I", len(projection))
-    return head + b"".join(_padded(part.tobytes()) for part in parts)
+    arrays = [part.tobytes() for part in parts]
+    return head + b"".join(raw + b"\0" * (-len(raw) % 4) for raw in arrays)
 
 
 def _places(projection: Projection) -> list[NDArray[np.uint16]]:
@@ -90,7 +91,3 @@ def _clusters(projection: Projection, duplicates: list[Duplicates]) -> NDArray[n
         }
         found[mine] = [numbers.get(id, 0) for id in projection.ids[mine].tolist()]
     return found
-
-
-def _padded(raw: bytes) -> bytes:
-    return raw + b"\0" * (-len(raw) % 4)

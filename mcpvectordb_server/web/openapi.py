@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from starlette.responses import Response
-
 from mcpvectordb import __version__
 from mcpvectordb_server.shown import adapter
 from mcpvectordb_server.web.errors import ErrorBody
@@ -29,9 +27,24 @@ _INTRODUCTION = (
 def describe(routes: tuple[ApiRoute, ...]) -> Schema:
     """The whole document."""
     schemas: Schema = {}
+    session = {"application/json": {"schema": _schema(SessionReply, schemas)}}
     paths: Schema = {
-        "/api/session": {"get": _session(schemas)},
-        "/api/events": {"get": _events()},
+        "/api/session": {
+            "get": {
+                "operationId": "session",
+                "summary": "What a page must know before anything else.",
+                "tags": ["session"],
+                "responses": _responses(200, "Done", session),
+            }
+        },
+        "/api/events": {
+            "get": {
+                "operationId": "events",
+                "summary": "Changes of the file, jobs and the model, as server-sent events.",
+                "tags": ["events"],
+                "responses": _responses(200, "A stream", {"text/event-stream": {}}),
+            }
+        },
     }
     for route in routes:
         path = re.sub(r":\w+}", "}", route.path)
@@ -52,19 +65,31 @@ def describe(routes: tuple[ApiRoute, ...]) -> Schema:
 
 def _operation(route: ApiRoute, schemas: Schema) -> Schema:
     summary, _, description = (inspect.getdoc(route.function) or "").partition("\n\n")
+    binary = route.media != "application/json"
+    content = {} if binary else {"schema": _schema(route.reply, schemas)}
     made: Schema = {
         "operationId": route.function.__name__,
         "summary": summary,
         **({"description": description} if description else {}),
         "tags": [route.path.split("/")[2]],
-        "responses": _responses(route, schemas),
+        "responses": _responses(route.status, "Done", {route.media: content}),
     }
     inputs = route.arguments.schema
     in_path = re.findall(r"{(\w+)", route.path)
     if listed := list(_parameters(inputs, in_path, query=route.body != "json")):
         made["parameters"] = listed
     if route.body == "json":
-        made["requestBody"] = _json_body(inputs, in_path, schemas)
+        inputs = _hoisted(inputs, schemas)
+        properties = {
+            name: each for name, each in inputs.get("properties", {}).items() if name not in in_path
+        }
+        schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        if required := [name for name in inputs.get("required", ()) if name in properties]:
+            schema["required"] = required
+        made["requestBody"] = {
+            "required": bool(required),
+            "content": {"application/json": {"schema": schema}},
+        }
     elif route.body == "file":
         made["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return made
@@ -91,62 +116,11 @@ def _without_null(schema: Schema) -> Schema:
     return {**kept, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
 
 
-def _json_body(inputs: Schema, in_path: list[str], schemas: Schema) -> Schema:
-    inputs = _hoisted(inputs, schemas)
-    properties = {
-        name: each for name, each in inputs.get("properties", {}).items() if name not in in_path
-    }
-    required = [name for name in inputs.get("required", ()) if name in properties]
-    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+def _responses(status: int, description: str, content: Schema) -> Schema:
+    error = {"schema": {"$ref": _REFERENCE.format(model="ErrorBody")}}
     return {
-        "required": bool(required),
-        "content": {
-            "application/json": {
-                "schema": {**schema, **({"required": required} if required else {})}
-            }
-        },
-    }
-
-
-def _responses(route: ApiRoute, schemas: Schema) -> Schema:
-    content: Schema = {}
-    if route.reply is not Response:
-        content = {"schema": _schema(route.reply, schemas)}
-    return {
-        str(route.status): {"description": "Done", "content": {route.media: content}},
-        **_errors(),
-    }
-
-
-def _errors() -> Schema:
-    reference = {"$ref": _REFERENCE.format(model="ErrorBody")}
-    return {
-        "default": {
-            "description": "What went wrong",
-            "content": {"application/json": {"schema": reference}},
-        }
-    }
-
-
-def _session(schemas: Schema) -> Schema:
-    content = {"application/json": {"schema": _schema(SessionReply, schemas)}}
-    return {
-        "operationId": "session",
-        "summary": "What a page must know before anything else.",
-        "tags": ["session"],
-        "responses": {"200": {"description": "Done", "content": content}, **_errors()},
-    }
-
-
-def _events() -> Schema:
-    return {
-        "operationId": "events",
-        "summary": "Changes of the file, jobs and the model, as server-sent events.",
-        "tags": ["events"],
-        "responses": {
-            "200": {"description": "A stream", "content": {"text/event-stream": {}}},
-            **_errors(),
-        },
+        str(status): {"description": description, "content": content},
+        "default": {"description": "What went wrong", "content": {"application/json": error}},
     }
 
 

@@ -6,33 +6,39 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from mcpvectordb_server.arguments import Arguments, arguments_of
 from mcpvectordb_server.connections import LIMITS
 from mcpvectordb_server.web.errors import HttpError
 
-Function = Callable[..., Any]
-Body = Literal["none", "json", "file"]
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ApiRoute:
     """One route. Its function is `(site, *, parameters) -> reply`, as those of MCP surfaces are.
 
-    Parameters come from the path, and from the query or, with a JSON body, from that. `writes` is
-    what --read-only refuses. `media` is the type of the reply.
+    Parameters come from the path, and of GET from the query, of POST and PATCH from a JSON body;
+    the body of PUT is a file. `asks` is a POST that only reads, with parameters that may be long.
     """
 
     method: str
     path: str
-    function: Function
-    writes: bool
-    body: Body = "none"
+    function: Callable[..., Any]
+    asks: bool = False
     status: int = 200
-    media: str = "application/json"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes something, which --read-only refuses."""
+        return self.method != "GET" and not self.asks
+
+    @property
+    def body(self) -> str:
+        """What a request brings besides its path and query: none, json or file."""
+        return {"GET": "none", "PUT": "file"}.get(self.method, "json")
 
     @property
     def arguments(self) -> Arguments:
@@ -41,34 +47,19 @@ class ApiRoute:
 
     @property
     def reply(self) -> Any:
-        """The type of what the function returns."""
+        """The type of what the function returns: for bytes Response, annotated with theirs."""
         return _returned(self.function)
+
+    @property
+    def media(self) -> str:
+        """The media type of the reply."""
+        kind, *notes = get_args(self.reply) or (self.reply,)
+        return str(notes[0]) if kind is Response else "application/json"
 
 
 @cache
-def _returned(function: Function) -> Any:
+def _returned(function: Callable[..., Any]) -> Any:
     return get_type_hints(function, include_extras=True)["return"]
-
-
-def get(path: str, function: Function, *, media: str = "application/json") -> ApiRoute:
-    """A route that reads, with its parameters in the query."""
-    return ApiRoute(method="GET", path=path, function=function, writes=False, media=media)
-
-
-def ask(path: str, function: Function, *, status: int = 200) -> ApiRoute:
-    """A route that reads, with its parameters in the body, because they may be long."""
-    return ApiRoute(
-        method="POST", path=path, function=function, writes=False, body="json", status=status
-    )
-
-
-def write(
-    method: str, path: str, function: Function, *, status: int = 200, body: Body = "json"
-) -> ApiRoute:
-    """A route that changes something."""
-    return ApiRoute(
-        method=method, path=path, function=function, writes=True, body=body, status=status
-    )
 
 
 async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:
@@ -83,16 +74,12 @@ async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:
     if route.arguments.unknown(raw):
         remark = route.arguments.ignored(raw) or "there are no parameters here"
         raise HttpError(400, "invalid_argument", remark.replace(" and was ignored", ""))
-    _refuse_nulls(route, raw)
-    return route.arguments.read(raw, max_text=LIMITS.max_body)
-
-
-def _refuse_nulls(route: ApiRoute, raw: Mapping[str, Any]) -> None:
-    """Refuse null where it is no value: that `dry_run: null` deletes is what nobody expects."""
+    # Null is refused where it is no value: that `dry_run: null` deletes is what nobody expects.
     for name, value in raw.items():
         kinds = _kinds(route, name)
         if "null" not in kinds and (value is None or (value == "null" and "string" not in kinds)):
             raise HttpError(400, "invalid_argument", f"{name} must not be null: leave it out")
+    return route.arguments.read(raw, max_text=LIMITS.max_body)
 
 
 def _query(route: ApiRoute, request: Request) -> dict[str, Any]:

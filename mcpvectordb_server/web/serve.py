@@ -41,7 +41,11 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     server = uvicorn_server(application(site, token=secret, once=once))
     site.events.stopping = lambda: server.should_exit
     url = f"http://{HOST}:{listener.getsockname()[1]}/"
-    _say(db, url, secret, given=token is not None)
+    # What follows the # stays in the browser: the page reads it, no server is sent it.
+    shown = secret if token is None else f"${Config.ENV_PREFIX}TOKEN"
+    mode = " (read-only)" if db.read_only else ""
+    sys.stderr.write(f"{db.place}{mode}\n{url}#token={shown}\nCtrl-C ends it.\n")
+    sys.stderr.flush()
     if open_page:
         threading.Thread(target=_open, args=(f"{url}#token={once}",), daemon=True).start()
     try:
@@ -67,14 +71,6 @@ def _listener(port: int | None) -> socket:
         except InvalidInput:
             continue
     return listen(HOST, 0)
-
-
-def _say(db: Database, url: str, token: str, *, given: bool) -> None:
-    mode = " (read-only)" if db.read_only else ""
-    # What follows the # stays in the browser: the page reads it, no server is sent it.
-    address = f"{url}#token={'$' + Config.ENV_PREFIX + 'TOKEN' if given else token}"
-    sys.stderr.write(f"{db.place}{mode}\n{address}\nCtrl-C ends it.\n")
-    sys.stderr.flush()
 
 
 def _open(address: str) -> None:

@@ -25,22 +25,6 @@ MOST_PAGES = 256  # pages whose newest request is remembered
 LONGEST_NAME = 64  # characters of a page's name
 
 
-class Waiting:
-    """Whether anybody still waits for the answer to a request; for the thread that runs it."""
-
-    def __init__(self) -> None:
-        self._over = threading.Event()
-
-    def end(self) -> None:
-        """Nobody does."""
-        self._over.set()
-
-    def check(self) -> None:
-        """Raise HttpError if nobody does."""
-        if self._over.is_set():
-            raise HttpError(409, "superseded", "the client has gone")
-
-
 class Asking:
     """One route as one page asks for it: its newest request, and the lock of the one that runs."""
 
@@ -55,7 +39,7 @@ class Turns:
     A page that searches while somebody types numbers its requests (X-Page, X-Sequence). Of those of
     one page and route one runs at a time, and one that has waited while a newer one came, or whose
     client is gone, is not run. So one runs and one waits, however fast a page asks. If the client
-    goes while its request runs, `work` is told so.
+    goes while its request runs, what `work` is given raises HttpError.
     """
 
     def __init__(self) -> None:
@@ -63,20 +47,26 @@ class Turns:
         self._room = asyncio.Semaphore(THREADS)
         self._asking: OrderedDict[tuple[str, str], Asking] = OrderedDict()
 
-    async def run(self, request: Request, work: Callable[[Waiting], T]) -> T:
+    async def run(self, request: Request, work: Callable[[Callable[[], None]], T]) -> T:
         """The result of `work`, or HttpError if the request is superseded."""
         asking, number = self._numbered(request)
         async with asking.running, self._room:
             if asking.newest > number:
                 raise HttpError(409, "superseded", "a newer request of this page came meanwhile")
-            waiting, loop = Waiting(), asyncio.get_running_loop()
+            gone = threading.Event()
+
+            def check() -> None:
+                if gone.is_set():
+                    raise HttpError(409, "superseded", "the client has gone")
+
             if await request.is_disconnected():
-                waiting.end()
-            waiting.check()
-            running = loop.run_in_executor(self._threads, work, waiting)
+                gone.set()
+            check()
+            loop = asyncio.get_running_loop()
+            running = loop.run_in_executor(self._threads, work, check)
             while not (await asyncio.wait([running], timeout=LOOK_SECONDS))[0]:
                 if await request.is_disconnected():
-                    waiting.end()
+                    gone.set()
             return await running
 
     def close(self) -> None:

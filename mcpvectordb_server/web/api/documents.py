@@ -61,7 +61,11 @@ def list_documents(
     if title:
         where.append(Condition("title", "contains", title, case_sensitive=False))
     if folder is not None:
-        where.append(_in_folder(library, folder, direct))
+        if library is None:
+            raise InvalidInput("a folder needs the library that it is in")
+        path = "/".join(filter(None, [library, folder.strip("/")]))
+        below = Condition("path", "starts_with", path + "/")
+        where.append(Condition("folder", "eq", path) if direct else below)
     documents = site.db.documents
     found = documents.browse(library=library, where=where, limit=limit, offset=offset, sort=sort)
     return {
@@ -289,15 +293,6 @@ def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarRe
 def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
     """A passage for the API; `waiting` are the ids of those without an embedding."""
     return {**vars(chunk), "citation": chunk.citation, "embedded": chunk.id not in waiting}
-
-
-def _in_folder(library: str | None, folder: str, direct: bool) -> Condition:
-    if library is None:
-        raise InvalidInput("a folder needs the library that it is in")
-    path = "/".join(filter(None, [library, folder.strip("/")]))
-    return (
-        Condition("folder", "eq", path) if direct else Condition("path", "starts_with", path + "/")
-    )
 
 
 def _consequences(doomed: list[JsonReply], missing: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.requests import ClientDisconnect, Request
@@ -31,26 +31,15 @@ IngestedReply = Annotated[Ingested, Shown(Ingested, only="status document pendin
 Replace = Annotated[bool, "Whether it may take the place of another text of that name (or: 409)"]
 
 
-class Upload:
+class Upload(tempfile.SpooledTemporaryFile[bytes]):
     """The bytes of a file that a client has sent; they are gone with the object."""
 
-    def __init__(self) -> None:
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
-
-    def write(self, part: bytes) -> None:
-        """Add the next part."""
-        self._file.write(part)
-
-    def read(self) -> bytes:
+    def content(self) -> bytes:
         """All of it."""
-        self._file.seek(0)
-        return self._file.read()
+        self.seek(0)
+        return self.read()
 
-    def close(self) -> None:
-        """Forget it."""
-        self._file.close()
-
-    __del__ = close
+    __del__ = tempfile.SpooledTemporaryFile.close
 
 
 async def take_upload(request: Request, site: Site) -> Upload:
@@ -61,7 +50,7 @@ async def take_upload(request: Request, site: Site) -> Upload:
         raise _too_large(most)
     while site.jobs.unfinished("upload") >= MOST_UPLOADS:
         await asyncio.sleep(0.05)
-    upload, size = Upload(), 0
+    upload, size = Upload(IN_MEMORY), 0
     try:
         async for part in request.stream():
             size += len(part)
@@ -88,12 +77,12 @@ def upload_file(
     if not replace:  # asked now, so that whoever sends it is told, and again when it is stored
         _check_new(site, library, str(source), file)
 
-    def work(progress: ProgressCallback) -> Mapping[str, Any]:
+    def work(progress: ProgressCallback) -> Any:
         try:
             given = Source(
                 source=str(source),
                 name=source.name,
-                raw=file.read(),
+                raw=file.content(),
                 file_type=source.suffix[1:].lower() or "unknown",
                 modified=changed,
             )
@@ -108,7 +97,7 @@ def upload_file(
         finally:
             file.close()
         site.embed()
-        return _result(done)
+        return plain(IngestedReply, done)
 
     return {"job": site.jobs.add("upload", str(source), work).reply()}
 
@@ -148,12 +137,12 @@ def ingest_url(
     if not url.lower().startswith(("http://", "https://")):
         raise InvalidInput("url must begin with http:// or https://")
 
-    def work(progress: ProgressCallback) -> Mapping[str, Any]:
+    def work(progress: ProgressCallback) -> Any:
         done = site.db.documents.ingest(
             url, library=library, metadata=metadata, guard=True, embed=False, progress=progress
         )
         site.embed()
-        return _result(done)
+        return plain(IngestedReply, done)
 
     return {"job": site.jobs.add("url", url, work).reply()}
 
@@ -186,15 +175,10 @@ def ingest_folder(
     return {"job": site.jobs.add("folder", title, work).reply()}
 
 
-def _result(done: Ingested) -> Mapping[str, Any]:
-    shown: Mapping[str, Any] = plain(IngestedReply, done)
-    return shown
-
-
 def _check_new(site: Site, library: str, source: str, file: Upload) -> None:
     """Raise Exists if the library has another file of this name."""
     found = site.db.documents.browse(library=library, where=[("source", "eq", source)], limit=100)
-    if found and hashlib.sha256(file.read()).hexdigest() not in {each.hash for each in found}:
+    if found and hashlib.sha256(file.content()).hexdigest() not in {each.hash for each in found}:
         raise Exists(
             f"the library {library!r} has another file named {source!r}: give this one another "
             "name, or let it replace the other"

@@ -11,14 +11,12 @@ from mcpvectordb import Chunk, Memory
 from mcpvectordb_server.shown import JsonReply, rows, shows
 from mcpvectordb_server.web.api.documents import Offset
 from mcpvectordb_server.web.hits import HitReply, item_replies
-from mcpvectordb_server.web.map_cache import PassageMap
 from mcpvectordb_server.web.site import Site
 
 LONGEST_TEXT = 600  # characters of a passage that is pointed at
 SHOWN = 10  # passages of a cluster in the list of clusters
 
-
-Newest = Annotated[bool, "Compute it anew if the file has changed"]
+BYTES = "application/octet-stream"
 
 
 @shows(
@@ -31,7 +29,9 @@ Newest = Annotated[bool, "Compute it anew if the file has changed"]
     clusters=int,
     seconds=float,
 )
-def get_map(site: Site, *, newest: Newest = True) -> JsonReply:
+def get_map(
+    site: Site, *, newest: Annotated[bool, "Compute it anew if the file has changed"] = True
+) -> JsonReply:
     """The groups and the number of points of the map; the first time takes seconds.
 
     `explained` are the shares of variance of both axes.
@@ -56,14 +56,13 @@ def get_map(site: Site, *, newest: Newest = True) -> JsonReply:
 
 def get_points(
     site: Site, *, revision: Annotated[int | None, "That of /api/map"] = None
-) -> Response:
+) -> Annotated[Response, BYTES]:
     """The points as bytes: see .github/docs/web.md for their layout."""
-    made = _made(site, revision)
-    return Response(
-        made.points,
-        media_type="application/octet-stream",
-        headers={"X-Revision": str(made.revision)},
-    )
+    made = site.map.current(newest=False)
+    if revision not in (None, made.revision):
+        made = site.map.current()
+    revised = {"X-Revision": str(made.revision)}
+    return Response(made.points, media_type=BYTES, headers=revised)
 
 
 @shows(passages=list[HitReply])
@@ -110,9 +109,3 @@ def duplicates(
         ],
         "total": len(found),
     }
-
-
-def _made(site: Site, revision: int | None) -> PassageMap:
-    """The map of a revision if it is still kept, otherwise the newest."""
-    kept = site.map.current(newest=False)
-    return kept if revision in (None, kept.revision) else site.map.current()

@@ -65,7 +65,7 @@ def get_memory(site: Site, *, id: MemoryId) -> JsonReply:
 
 def get_image(
     site: Site, *, id: MemoryId, number: Annotated[int, "Which, from 0", Field(ge=0)]
-) -> Response:
+) -> Annotated[Response, "image/*"]:
     """An image of a memory."""
     images = _found(site, id, images=True).images
     if number >= len(images) or images[number].mime_type not in PICTURES:

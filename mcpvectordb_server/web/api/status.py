@@ -1,14 +1,22 @@
-"""/api/status and /api/space: how the file is."""
+"""/api/status, /api/space, /api/jobs, /api/history: how the file is, what is and was done to it."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from mcpvectordb import Coverage, Stats
+from pydantic import Field
+
+from mcpvectordb import Coverage, HistoryEntry, Stats, Undone
 from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
+from mcpvectordb_server.web.api.documents import Limit
+from mcpvectordb_server.web.api.libraries import JobStarted
 from mcpvectordb_server.web.api.search import BacklogReply
+from mcpvectordb_server.web.jobs import JobReply
 from mcpvectordb_server.web.site import Site
 
+JobId = Annotated[str, "The id of a job"]
+ChangeNumber = Annotated[int, "The number of a change", Field(ge=1, lt=2**63)]
+Changed = Annotated[str | None, "Of this document, memory:7, vector or library"]
 _COUNTS = "documents libraries passages pending memories threads tags vectors stores".split()
 
 
@@ -98,3 +106,58 @@ def space(
         "bytes": sum(parts.values()),
         "parts": [{"name": name, "bytes": size} for name, size in parts.items() if size],
     }
+
+
+@shows(jobs=list[JobReply])
+def list_jobs(site: Site) -> JsonReply:
+    """What this server does and has done since its start, the newest first."""
+    return {"jobs": [job.reply() for job in site.jobs.newest_first()]}
+
+
+def get_job(site: Site, *, id: JobId) -> JobReply:
+    """A job: how far it is, and its result."""
+    return site.jobs.get(id).reply()
+
+
+def cancel_job(site: Site, *, id: JobId) -> JobReply:
+    """Stop a job between two of its steps; what it has stored stays."""
+    return site.jobs.cancel(id).reply()
+
+
+def check(site: Site) -> JobStarted:
+    """Verify the whole file."""
+    job = site.jobs.add("check", site.db.path.name, lambda _: {"problems": site.db.check()})
+    return {"job": job.reply()}
+
+
+def compact(site: Site) -> JobStarted:
+    """Give unused space back to the disk."""
+    job = site.jobs.add("compact", site.db.path.name, lambda _: {"freed": site.db.compact()})
+    return {"job": job.reply()}
+
+
+@shows(changes=list[HistoryEntry])
+def list_changes(
+    site: Site,
+    *,
+    name: Changed = None,
+    since: Annotated[str | None, "From this time on: 2026-11-29, today, 2d"] = None,
+    limit: Limit = 50,
+) -> JsonReply:
+    """List what was changed, by whom and when, the newest first."""
+    return {"changes": list(site.db.history(name, since=since, limit=limit))}
+
+
+@shows(number=int, diff=str)
+def diff(site: Site, *, number: ChangeNumber, name: Changed = None) -> JsonReply:
+    """Show what a change did to texts and metadata."""
+    return {"number": number, "diff": site.db.diff(number, name)}
+
+
+def undo(
+    site: Site, *, change: Annotated[ChangeNumber | None, "The latest one, if left out"] = None
+) -> Undone:
+    """Take back a change; that is a change itself, which can be taken back."""
+    done = site.db.undo(change, embed=False)
+    site.embed()
+    return done
