@@ -35,7 +35,11 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-ser
     try:
         options = parse(arguments, prog=prog)
         if options.list_tools:
-            sys.stdout.write(listing(options))
+            _, offered = tools(options)
+            width = max(map(len, offered))
+            for name, each in offered.items():
+                told = each.tool.description.splitlines()[0]
+                sys.stdout.write(f"{name:{width}}  {each.surface.name}: {told}\n")
         else:
             serve(options)
     except MCPVectorDBError as error:
@@ -57,6 +61,12 @@ def serve(options: Options) -> None:
     db = Database(options.db, config=options.config)
     if db.set_aside:
         logging.getLogger("mcpvectordb_server").warning("%s", db.set_aside)
+
+    def stop(number: int, _: object) -> None:
+        close_in_time(db)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)
     try:
@@ -66,7 +76,8 @@ def serve(options: Options) -> None:
         server = Service(db, surfaces, offered, roots=roots).server
         gc.enable()
         gc.freeze()
-        _stop_on_signals(db)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
         transport(server)
     finally:
         close_in_time(db)
@@ -85,16 +96,6 @@ def tools(options: Options) -> tuple[list[Surface], dict[str, ExposedTool]]:
     if not offered:
         raise InvalidInput("no tool is left to offer: every one is disabled")
     return surfaces, offered
-
-
-def listing(options: Options) -> str:
-    """One line for each tool on offer: its name, its surface, the first line of its description."""
-    _, offered = tools(options)
-    width = max(map(len, offered))
-    return "".join(
-        f"{name:{width}}  {each.surface.name}: {each.tool.description.splitlines()[0]}\n"
-        for name, each in offered.items()
-    )
 
 
 def _over_stdio(server: Server[Any]) -> None:
@@ -135,16 +136,6 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
         anyio.run(partial(connections.uvicorn_server(app).serve, sockets=[listener]))
 
     return run
-
-
-def _stop_on_signals(db: Database) -> None:
-    def stop(number: int, _: object) -> None:
-        close_in_time(db)
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
 
 
 if __name__ == "__main__":

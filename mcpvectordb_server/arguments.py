@@ -75,7 +75,7 @@ class Arguments:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         hints = get_type_hints(function, include_extras=True)
-        self._reply = hints.pop("return", None)
+        self.reply = hints.pop("return", None)
         self.grant: str | None = None
         self.kinds: dict[str, Any] = {}
         self._defaults: dict[str, Any] = {}
@@ -105,9 +105,9 @@ class Arguments:
 
         No property is required, because errors are sent as structured content, too.
         """
-        if not is_typeddict(self._reply) and get_origin(self._reply) is not Annotated:
+        if not is_typeddict(self.reply) and get_origin(self.reply) is not Annotated:
             return None
-        made = _compact(TypeAdapter(self._reply).json_schema(mode="serialization"))
+        made = _compact(TypeAdapter(self.reply).json_schema(mode="serialization"))
         return {key: each for key, each in made.items() if key not in ("required", "description")}
 
     def unknown(self, raw: Mapping[str, Any]) -> list[str]:

@@ -217,7 +217,15 @@ def write(path: Path, before: str | None, after: str) -> Path | None:
     if _read(path) != before:
         raise InvalidInput(f"{path} was changed by another program just now; try again")
     path.parent.mkdir(parents=True, exist_ok=True)
-    backup = _backup(path) if before is not None else None
+    backup = None
+    if before is not None:
+        stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S-%f")
+        backup = path.with_name(f"{path.name}.{stamp}.bak")
+        try:
+            _write_private(backup, path.read_bytes())
+            shutil.copystat(path, backup)
+        except OSError as error:
+            raise InvalidInput(f"{backup} cannot be written: {error.strerror}") from None
     written = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         _write_private(written, after.encode())
@@ -227,17 +235,6 @@ def write(path: Path, before: str | None, after: str) -> Path | None:
     except OSError as error:
         written.unlink(missing_ok=True)
         raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
-    return backup
-
-
-def _backup(path: Path) -> Path:
-    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S-%f")
-    backup = path.with_name(f"{path.name}.{stamp}.bak")
-    try:
-        _write_private(backup, path.read_bytes())
-        shutil.copystat(path, backup)
-    except OSError as error:
-        raise InvalidInput(f"{backup} cannot be written: {error.strerror}") from None
     return backup
 
 

@@ -93,31 +93,22 @@ def application(
     server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]
 ) -> ASGIApp:
     """The ASGI application for a transport, behind the access gate."""
-    if transport == "sse":
-        app = _sse(server)
-    else:
+    if transport != "sse":
         app = server.streamable_http_app(
             max_request_body_size=LIMITS.max_body, transport_security=_SDK_SECURITY
         )
-    return AccessGate(app, token=token, hosts=hosts)
-
-
-def _sse(server: Server[Any]) -> Starlette:
-    transport = SseServerTransport(
+        return AccessGate(app, token=token, hosts=hosts)
+    sse = SseServerTransport(
         "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=LIMITS.max_body
     )
 
     async def connect(request: Request) -> Response:
-        async with transport.connect_sse(request.scope, request.receive, request._send) as (
-            reader,
-            writer,
-        ):
-            await server.run(reader, writer, server.create_initialization_options())
+        async with sse.connect_sse(request.scope, request.receive, request._send) as streams:
+            await server.run(streams[0], streams[1], server.create_initialization_options())
         return Response()
 
-    return Starlette(
-        routes=[Route("/sse", connect), Mount("/messages/", app=transport.handle_post_message)]
-    )
+    routes = [Route("/sse", connect), Mount("/messages/", app=sse.handle_post_message)]
+    return AccessGate(Starlette(routes=routes), token=token, hosts=hosts)
 
 
 def hosts_of(bound: str, allowed: Iterable[str]) -> set[str]:

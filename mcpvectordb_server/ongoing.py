@@ -117,7 +117,19 @@ class OngoingCalls:
         # What a call is about is its first argument that is a text.
         texts = [cut(each, 100) for each in arguments.values() if isinstance(each, str)]
         named = " ".join([tool, *texts[:1]])
-        ongoing = self._take(key) or OngoingCall(named, work)
+        oldest = time.monotonic() - KEPT_SECONDS
+        with self._lock:
+            self._calls = {
+                each: call
+                for each, call in self._calls.items()
+                if call.ended is None or call.ended > oldest
+            }
+            ongoing = self._calls.pop(key, None)
+            if ongoing is None and len(self._calls) >= MOST_ONGOING:
+                raise UnderWay(
+                    f"{MOST_ONGOING} other ingests are under way: try again when they have ended"
+                )
+        ongoing = ongoing or OngoingCall(named, work)
         if (reply := ongoing.wait(progress, seconds)) is not None:
             return reply
         with self._lock:
@@ -131,18 +143,3 @@ class OngoingCalls:
         """A line for each call: its tool, what it reads, and how far it is."""
         with self._lock:
             return [f"{each.name}: {each.step}" for each in self._calls.values()]
-
-    def _take(self, key: str) -> OngoingCall | None:
-        oldest = time.monotonic() - KEPT_SECONDS
-        with self._lock:
-            self._calls = {
-                each: call
-                for each, call in self._calls.items()
-                if call.ended is None or call.ended > oldest
-            }
-            found = self._calls.pop(key, None)
-            if found is None and len(self._calls) >= MOST_ONGOING:
-                raise UnderWay(
-                    f"{MOST_ONGOING} other ingests are under way: try again when they have ended"
-                )
-        return found

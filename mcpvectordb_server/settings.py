@@ -58,29 +58,23 @@ def _without_empty(settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value not in ({}, None)}
 
 
-class _JsonToken(NamedTuple):
-    text: str
-    start: int
-    end: int
-
-
 _JSON_TOKEN = re.compile(
     r'\ufeff|\s+|//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s"{}\[\]:,/]+)|(?P<bad>.)',
     re.DOTALL,
 )
 
 
-def _json_tokens(text: str) -> list[_JsonToken]:
+def _json_tokens(text: str) -> list[re.Match[str]]:
     """What is neither space nor comment."""
     found = list(_JSON_TOKEN.finditer(text))
     if bad := next((each for each in found if each["bad"]), None):
         line = text.count("\n", 0, bad.start()) + 1
         raise ValueError(f"line {line} cannot be read, with or without comments")
-    return [_JsonToken(each[1], each.start(), each.end()) for each in found if each[1]]
+    return [each for each in found if each[1]]
 
 
 def _json(text: str) -> Any:
-    tokens = [each.text for each in _json_tokens(text)]
+    tokens = [each[1] for each in _json_tokens(text)]
     return json.loads(
         " ".join(
             each
@@ -91,24 +85,24 @@ def _json(text: str) -> Any:
     )
 
 
-def _end(tokens: list[_JsonToken], at: int) -> int:
+def _end(tokens: list[re.Match[str]], at: int) -> int:
     """The index of the last token of the value that begins at an index."""
     depth = 0
     while True:
-        depth += (tokens[at].text in "{[") - (tokens[at].text in "}]")
+        depth += (tokens[at][1] in "{[") - (tokens[at][1] in "}]")
         if not depth:
             return at
         at += 1
 
 
-def _key(tokens: list[_JsonToken], at: int, key: str) -> int | None:
+def _key(tokens: list[re.Match[str]], at: int, key: str) -> int | None:
     """The index of a key of the object that begins at an index."""
     at += 1
-    while tokens[at].text != "}":
-        if json.loads(tokens[at].text) == key:
+    while tokens[at][1] != "}":
+        if json.loads(tokens[at][1]) == key:
             return at
         at = _end(tokens, at + 2) + 1
-        at += tokens[at].text == ","
+        at += tokens[at][1] == ","
     return None
 
 
@@ -121,20 +115,20 @@ def _put_json(text: str, section: str, name: str, entry: Entry) -> str:
     brace, depth = 0, 1
     if (outer := _key(tokens, 0, section)) is not None:
         member, brace, depth = {name: entry}, outer + 2, 2
-        if tokens[brace].text != "{":  # null
+        if tokens[brace][1] != "{":  # null
             raise InvalidInput(f"{section!r} in it is not an object")
     found = re.search(r"\n([ \t]+)\S", text)
     unit = found[1] if found else "  "
     pad = "\n" + unit * (depth - 1)
     lines = json.dumps(member, indent=unit, ensure_ascii=False).splitlines()[1:-1]
-    shown, after = "".join(pad + each for each in lines), text[tokens[brace].end :]
-    if tokens[brace + 1].text != "}":
+    shown, after = "".join(pad + each for each in lines), text[tokens[brace].end() :]
+    if tokens[brace + 1][1] != "}":
         shown += "," if after[0] in "\r\n" else f",{pad}{unit}"
-    elif "\n" not in text[tokens[brace].end : tokens[brace + 1].start]:
+    elif "\n" not in text[tokens[brace].end() : tokens[brace + 1].start()]:
         shown += pad
     if "\r\n" in text:
         shown = shown.replace("\n", "\r\n")
-    return text[: tokens[brace].end] + shown + after
+    return text[: tokens[brace].end()] + shown + after
 
 
 def _cut_json(text: str, section: str, name: str) -> str:
@@ -144,13 +138,13 @@ def _cut_json(text: str, section: str, name: str) -> str:
     if key is None:
         return text
     last = _end(tokens, key + 2)
-    begin = len(text[: tokens[key].start].rstrip())
-    if tokens[last + 1].text == ",":
-        return text[:begin] + text[tokens[last + 1].end :]
-    if tokens[key - 1].text == ",":
+    begin = len(text[: tokens[key].start()].rstrip())
+    if tokens[last + 1][1] == ",":
+        return text[:begin] + text[tokens[last + 1].end() :]
+    if tokens[key - 1][1] == ",":
         comma = tokens[key - 1]
-        return text[: comma.start] + text[comma.end : begin] + text[tokens[last].end :]
-    return text[:begin] + text[tokens[last].end :]
+        return text[: comma.start()] + text[comma.end() : begin] + text[tokens[last].end() :]
+    return text[:begin] + text[tokens[last].end() :]
 
 
 def _put_toml(text: str, section: str, name: str, entry: Entry) -> str:

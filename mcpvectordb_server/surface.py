@@ -92,7 +92,6 @@ class ResourceTemplate:
     title: str
     description: str
     read: Callable[[Any, str], str]
-    media_type: str = "text/markdown"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,30 +38,23 @@ def pack(folder: Path, checkout: Path = CHECKOUT) -> Path:
             f"the bundle is packed from a checkout of the project; {checkout} has no "
             f"{', '.join(missing)}"
         )
+    found = [checkout / name for name in BESIDE]
+    for package in PACKAGES:
+        found += [path for path in (checkout / package).rglob("*") if path.is_file()]
+    files = {
+        path.relative_to(checkout).as_posix(): path
+        for path in found
+        if "__pycache__" not in path.parts
+    }
     bundle = folder / f"{manifest['name']}-{manifest['version']}.mcpb"
     with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "manifest.json", HERE / "manifest.json")
-        for path in sorted(_files(checkout)):
-            _add(archive, path.relative_to(checkout).as_posix(), path)
+        for name, path in [("manifest.json", HERE / "manifest.json"), *sorted(files.items())]:
+            # The same time in every pack, so that two packs have the same bytes.
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, path.read_bytes())
     return bundle
-
-
-def _files(checkout: Path) -> Iterator[Path]:
-    yield from (checkout / name for name in BESIDE)
-    for package in PACKAGES:
-        yield from (
-            path
-            for path in (checkout / package).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
-        )
-
-
-def _add(archive: zipfile.ZipFile, name: str, path: Path) -> None:
-    # The same time in every pack, so that two packs have the same bytes.
-    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-    entry.external_attr = 0o644 << 16
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(entry, path.read_bytes())
 
 
 def main(arguments: list[str] | None = None, checkout: Path = CHECKOUT) -> int:

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from mcpvectordb import MCPVectorDBError, ReadOnly
+from mcpvectordb import MCPVectorDBError, ReadOnly, __version__
 from mcpvectordb_server.shown import plain
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
@@ -25,7 +25,7 @@ from mcpvectordb_server.web.errors import HttpError, refusal
 from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
 from mcpvectordb_server.web.route import ApiRoute, parameters
-from mcpvectordb_server.web.site import Site, session
+from mcpvectordb_server.web.site import SessionReply, Site
 from mcpvectordb_server.web.turns import Turns
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -113,7 +113,16 @@ async def _openapi(_: Request) -> Response:
 
 
 async def _session(site: Site, request: Request) -> Response:
-    return _json(session(site, request.scope["page_token"]))
+    # The token is good until the server ends; programs may go on with their own.
+    return _json(
+        SessionReply(
+            token=request.scope["page_token"],
+            read_only=site.db.read_only,
+            version=__version__,
+            file=site.db.path.name,
+            path=site.db.place,
+        )
+    )
 
 
 async def _events(site: Site, _: Request) -> Response:

@@ -38,12 +38,6 @@ class ErrorBody(TypedDict):
     error: ErrorReply
 
 
-class TooMany(MCPVectorDBError):
-    """There are as many of something as the server allows."""
-
-    code = "too_many"
-
-
 class HttpError(MCPVectorDBError):
     """A request that is answered with this status before anything is asked of the library."""
 
@@ -54,7 +48,6 @@ class HttpError(MCPVectorDBError):
 
 # The first class that fits decides.
 _STATUSES: tuple[tuple[type[MCPVectorDBError], int], ...] = (
-    (TooMany, 429),
     (NotFound, 404),
     (ReadOnly, 403),
     (Refused, 403),
@@ -71,13 +64,6 @@ _STATUSES: tuple[tuple[type[MCPVectorDBError], int], ...] = (
 )
 
 
-def status_of(error: Exception) -> int:
-    """The HTTP status for an error."""
-    if isinstance(error, HttpError):
-        return error.status
-    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
-
-
 def error_reply(error: Exception) -> ErrorReply:
     """What the API says of an error; of one that is not ours only that there was one."""
     if isinstance(error, MCPVectorDBError):
@@ -89,6 +75,7 @@ def error_reply(error: Exception) -> ErrorReply:
 
 def refusal(error: Exception, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer to a request that failed."""
-    return JSONResponse(
-        ErrorBody(error=error_reply(error)), status_of(error), headers=dict(headers or {})
-    )
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    if isinstance(error, HttpError):
+        status = error.status
+    return JSONResponse(ErrorBody(error=error_reply(error)), status, headers=dict(headers or {}))

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from mcpvectordb import Database, MCPVectorDBError
-from mcpvectordb_server.web.errors import TooMany
+from mcpvectordb_server.web.errors import HttpError
 
 MOST_STREAMS = 32
 """Pages that can listen at once."""
@@ -71,7 +71,9 @@ class Events:
     def response(self, hello: Any) -> StreamingResponse:
         """The answer to a page that wants to be told; `hello` is what it is told first."""
         if len(self._streams) >= MOST_STREAMS:
-            raise TooMany(f"{MOST_STREAMS} pages are open already: close one of them")
+            raise HttpError(
+                429, "too_many", f"{MOST_STREAMS} pages are open already: close one of them"
+            )
         self._loop = asyncio.get_running_loop()
         stream = Stream()
         stream.put("hello", f"retry: 1000\nevent: hello\ndata: {json.dumps(hello)}\n\n")

@@ -112,46 +112,37 @@ def item_replies(db: Database, items: Iterable[Chunk | Memory], longest: int) ->
 
 def _reply(hit: Hit[Any]) -> HitReply:
     item = hit.item
-    own = _of_chunk(item, hit.line) if isinstance(item, Chunk) else _of_memory(item)
-    scores = {name: value for name, value in vars(hit.scores).items() if value is not None}
     found = {name: getattr(hit, name) for name in ("line", "score", "relevance", "more")}
-    return cast("HitReply", {**own, **found, "scores": scores, "snippet": _lines(hit.snippet)})
-
-
-def _of_chunk(chunk: Chunk, line: int) -> dict[str, Any]:
-    document = chunk.document
-    of_document = ("title", "path", "source", "library", "file_type")
-    of_chunk = ("citation", "first_line", "last_line", "page", "position", "start", "end")
-    return {
-        "kind": "document",
-        "id": document.id,
-        "chunk": chunk.id,
-        "place": document.place(line or chunk.first_line),
-        "date": document.date,
-        "headings": list(chunk.headings),
-        **{name: getattr(document, name) for name in of_document},
-        **{name: getattr(chunk, name) for name in of_chunk},
-    }
-
-
-def _of_memory(memory: Memory) -> dict[str, Any]:
-    own = ("id", "thread", "source", "metadata", "created_at", "updated_at")
-    return {
-        "kind": "memory",
-        "place": f"memory:{memory.id}",
-        "citation": f"memory:{memory.id}, {memory.thread}, {memory.created_at[:10]}",
-        "date": memory.created_at,
-        "tags": list(memory.tags),
-        **{name: getattr(memory, name) for name in own},
-    }
-
-
-def _lines(snippet: str) -> list[SnippetLine]:
-    """The lines of the library's snippet, each of which begins with its number."""
-    found = (_NUMBERED.fullmatch(line) for line in snippet.split("\n"))
-    return [
-        SnippetLine(line=int(match[1]), text=match[2], highlights=[]) for match in found if match
+    found["scores"] = {name: each for name, each in vars(hit.scores).items() if each is not None}
+    # Each line of the library's snippet begins with its number.
+    numbered = (_NUMBERED.fullmatch(line) for line in hit.snippet.split("\n"))
+    found["snippet"] = [
+        SnippetLine(line=int(line[1]), text=line[2], highlights=[]) for line in numbered if line
     ]
+    if isinstance(item, Chunk):
+        document = item.document
+        found |= {
+            "kind": "document",
+            "id": document.id,
+            "chunk": item.id,
+            "place": document.place(hit.line or item.first_line),
+            "date": document.date,
+            "headings": list(item.headings),
+        }
+        of_document = ("title", "path", "source", "library", "file_type")
+        of_chunk = ("citation", "first_line", "last_line", "page", "position", "start", "end")
+        found |= {name: getattr(document, name) for name in of_document}
+        found |= {name: getattr(item, name) for name in of_chunk}
+    else:
+        of_memory = ("id", "thread", "source", "metadata", "created_at", "updated_at")
+        found |= {name: getattr(item, name) for name in of_memory} | {
+            "kind": "memory",
+            "place": f"memory:{item.id}",
+            "citation": f"memory:{item.id}, {item.thread}, {item.created_at[:10]}",
+            "date": item.created_at,
+            "tags": list(item.tags),
+        }
+    return cast("HitReply", found)
 
 
 def _mark(db: Database, query: str, replies: Sequence[HitReply]) -> None:

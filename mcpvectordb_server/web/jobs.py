@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from mcpvectordb import InvalidInput, MCPVectorDBError, NotFound, Progress
 from mcpvectordb_server.grant import Cancelled, ProgressCallback
 from mcpvectordb_server.shown import Shown
-from mcpvectordb_server.web.errors import ErrorReply, TooMany, error_reply
+from mcpvectordb_server.web.errors import ErrorReply, HttpError, error_reply
 
 WORKERS = 3
 """Threads that work: a long sync leaves room for a file that is dropped meanwhile."""
@@ -139,7 +139,11 @@ class Jobs:
                 if kind != "upload" and (job.kind, job.title) == (kind, title):
                     return job
             if len(waiting) >= MOST_QUEUED:
-                raise TooMany(f"{MOST_QUEUED:,} jobs are waiting: try again when some have ended")
+                raise HttpError(
+                    429,
+                    "too_many",
+                    f"{MOST_QUEUED:,} jobs are waiting: try again when some have ended",
+                )
             job = Job(f"j{next(self._numbers)}", kind, title, work, self._changed)
             self._jobs[job.id] = job
             ended = [id for id, each in self._jobs.items() if each.ended]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -48,18 +47,13 @@ class ApiRoute:
     @property
     def reply(self) -> Any:
         """The type of what the function returns: for bytes Response, annotated with theirs."""
-        return _returned(self.function)
+        return self.arguments.reply
 
     @property
     def media(self) -> str:
         """The media type of the reply."""
         kind, *notes = get_args(self.reply) or (self.reply,)
         return str(notes[0]) if kind is Response else "application/json"
-
-
-@cache
-def _returned(function: Callable[..., Any]) -> Any:
-    return get_type_hints(function, include_extras=True)["return"]
 
 
 async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import secrets
 import sys
 import threading
 import webbrowser
+from contextlib import suppress
 from socket import socket
 
 import anyio
@@ -58,19 +59,16 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
 
 
 def _listener(port: int | None) -> socket:
-    if port is not None:
-        try:
-            return listen(HOST, port)
-        except InvalidInput as error:
-            raise InvalidInput(
-                f"{error}; choose another one with --port, or leave it out to take a free one"
-            ) from None
-    for each in range(PORT, PORT + NEXT_PORTS):
-        try:
-            return listen(HOST, each)
-        except InvalidInput:
-            continue
-    return listen(HOST, 0)
+    if port is None:
+        for each in range(PORT, PORT + NEXT_PORTS):
+            with suppress(InvalidInput):
+                return listen(HOST, each)
+    try:
+        return listen(HOST, port or 0)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{error}; choose another one with --port, or leave it out to take a free one"
+        ) from None
 
 
 def _open(address: str) -> None:
@@ -79,11 +77,8 @@ def _open(address: str) -> None:
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     )
     opened = False
-    if displays:
-        try:
-            opened = webbrowser.open(address)
-        except (webbrowser.Error, OSError):
-            opened = False
+    with suppress(webbrowser.Error, OSError):
+        opened = displays and webbrowser.open(address)
     if not opened:
         sys.stderr.write("No browser could be opened: open that address in one yourself.\n")
         sys.stderr.flush()

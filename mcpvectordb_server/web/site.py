@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from typing_extensions import TypedDict
 
-from mcpvectordb import Database, __version__
+from mcpvectordb import Database
 from mcpvectordb_server.shown import plain
 from mcpvectordb_server.web.events import Events, FileWatch
-from mcpvectordb_server.web.jobs import Job, JobReply, Jobs
+from mcpvectordb_server.web.jobs import JobReply, Jobs
 from mcpvectordb_server.web.map_cache import MapCache
 
 EMBED_SECONDS = 2.0
@@ -49,7 +49,9 @@ class Site:
     def __init__(self, db: Database) -> None:
         self.db = db
         self.events = Events()
-        self.jobs = Jobs(self._told)
+        self.jobs = Jobs(
+            lambda job: self.events.publish("job", plain(JobReply, job.reply()), job.id)
+        )
         self.watch = FileWatch(db, self.events)
         self.map = MapCache(db, self.watch)
         self.pace = Pace()
@@ -69,9 +71,6 @@ class Site:
         self.jobs.close()
         self.watch.close()
 
-    def _told(self, job: Job) -> None:
-        self.events.publish("job", plain(JobReply, job.reply()), job.id)
-
 
 class SessionReply(TypedDict):
     """The file, what may be done with it, and the token that a page sends from now on."""
@@ -81,17 +80,3 @@ class SessionReply(TypedDict):
     version: str
     file: str
     path: str
-
-
-def session(site: Site, token: str) -> SessionReply:
-    """The first thing a page asks for, with the token of the address that it was opened by.
-
-    `token` is good until the server ends; programs may go on with their own.
-    """
-    return SessionReply(
-        token=token,
-        read_only=site.db.read_only,
-        version=__version__,
-        file=site.db.path.name,
-        path=site.db.place,
-    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import InvalidInput, NotFound, Progress
-from mcpvectordb_server.web.errors import TooMany
+from mcpvectordb_server.web.errors import HttpError
 from mcpvectordb_server.web.jobs import MOST_KEPT, MOST_QUEUED, Job, Jobs
 from tests.server.web.support_web_server import Served
 
@@ -113,7 +113,7 @@ def test_only_so_many_jobs_are_kept_and_wait(jobs: Jobs) -> None:
         gate.wait(10)
         return {}
 
-    with pytest.raises(TooMany, match="jobs are waiting"):
+    with pytest.raises(HttpError, match="jobs are waiting"):
         for number in range(MOST_QUEUED + 1):
             jobs.add("upload", str(number), work)
     gate.set()
