@@ -298,16 +298,14 @@ def _compact(schema: Any) -> Any:
     return made
 
 
-_WANTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "dict_type": "an object",
-    "list_type": "an array",
-}
-_BOUNDS = {
+_SAID = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "dict_type": "must be an object",
+    "list_type": "must be an array",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
     "greater_than": "must be more than {gt}",
@@ -328,14 +326,10 @@ def _sentence(detail: ErrorDetails) -> str:
     kind = detail["type"]
     if kind == "missing":
         return f"{where} is required"
-    if kind in _BOUNDS:
-        return (
-            f"{where} {_BOUNDS[kind].format(**detail.get('ctx', {}))}, not "
-            f"{_shown(detail['input'])}"
-        )
-    if kind in _WANTED:
-        return f"{where} must be {_WANTED[kind]}, not {_shown(detail['input'])}"
-    return f"{where}: {detail['msg']}"
+    if kind not in _SAID:
+        return f"{where}: {detail['msg']}"
+    said = _SAID[kind].format(**detail.get("ctx", {}))
+    return f"{where} {said}, not {_shown(detail['input'])}"
 
 
 def _shown(value: Any) -> str:

@@ -328,7 +328,7 @@ def _place(db: Database, name: str) -> Place:
     """The document of a name or URI; raises NotFound with similar names."""
     [place] = _places(db, [name])
     if place is None:
-        raise NotFound(_not_found(name, _similar(db, name)))
+        raise NotFound(_not_found(db, name))
     return place
 
 
@@ -347,11 +347,8 @@ def _spellings(name: str) -> list[str]:
     return [plain, unquote(plain), unquote(unquote(plain))]
 
 
-def _similar(db: Database, name: str) -> list[str]:
-    return db.documents.suggest(_spellings(name)[1])
-
-
-def _not_found(name: str, paths: list[str]) -> str:
+def _not_found(db: Database, name: str, suggest: bool = True) -> str:
+    paths = db.documents.suggest(_spellings(name)[1]) if suggest else []
     similar = "".join(f"\n  - {path}" for path in paths)
     return f"Document not found: {cut(name, MAX_ECHO)}" + (
         f"\n\nDid you mean one of these?{similar}" if similar else ""
@@ -378,8 +375,7 @@ def _selected(db: Database, pattern: str) -> tuple[list[Document], list[str]]:
         if place is not None:
             selected.setdefault(place.document.id, place.document)
         else:
-            suggested = _similar(db, name) if len(missing) < SUGGESTED_FOR else []
-            missing.append(_not_found(name, suggested))
+            missing.append(_not_found(db, name, suggest=len(missing) < SUGGESTED_FOR))
     return list(selected.values()), [] if is_glob else missing
 
 

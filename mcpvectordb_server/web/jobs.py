@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from typing_extensions import TypedDict
 
@@ -60,9 +60,10 @@ class Job:
         self.state: JobState = "queued"
         self.result: dict[str, Any] | None = None
         self._work, self._changed = work, changed
-        self._progress: Progress | None = None
-        self._error: ErrorReply | None = None
-        self._queued_at, self._ended_at = _now(), ""
+        self.progress: Progress | None = None
+        self.error: ErrorReply | None = None
+        self.queued_at = _now()
+        self.ended_at: str | None = None
         self._cancelled = threading.Event()
 
     @property
@@ -72,17 +73,8 @@ class Job:
 
     def reply(self) -> JobReply:
         """The job as the API shows it."""
-        return JobReply(
-            id=self.id,
-            kind=self.kind,
-            title=self.title,
-            state=self.state,
-            progress=self._progress,
-            queued_at=self._queued_at,
-            ended_at=self._ended_at or None,
-            result=self.result,
-            error=self._error,
-        )
+        fields = {name: getattr(self, name) for name in JobReply.__annotations__}
+        return cast("JobReply", fields)
 
     def cancel(self) -> None:
         """Let it end at its next step, or never begin."""
@@ -104,17 +96,17 @@ class Job:
         except Exception as error:
             if not isinstance(error, MCPVectorDBError):
                 logging.getLogger(__name__).exception("%s of %s failed", self.kind, self.title)
-            self._error = error_reply(error)
+            self.error = error_reply(error)
             self._end("failed")
 
     def _report(self, progress: Progress) -> None:
         if self._cancelled.is_set():
             raise Cancelled
-        self._progress = progress
+        self.progress = progress
         self._changed(self)
 
     def _end(self, state: JobState) -> None:
-        self.state, self._ended_at = state, _now()
+        self.state, self.ended_at = state, _now()
         self._work = lambda _: {}  # what it holds, such as an uploaded file, is needed no longer
         self._changed(self)
 

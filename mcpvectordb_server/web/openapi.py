@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -76,7 +75,18 @@ def _operation(route: ApiRoute, schemas: Schema) -> Schema:
     }
     inputs = route.arguments.schema
     in_path = re.findall(r"{(\w+)", route.path)
-    if listed := list(_parameters(inputs, in_path, query=route.body != "json")):
+    # In the path and, unless there is a body for them, in the query.
+    listed = [
+        {
+            "name": name,
+            "in": "path" if name in in_path else "query",
+            "required": name in in_path or name in inputs.get("required", ()),
+            "schema": _without_null(schema),
+        }
+        for name, schema in inputs.get("properties", {}).items()
+        if name in in_path or route.body != "json"
+    ]
+    if listed:
         made["parameters"] = listed
     if route.body == "json":
         inputs = _hoisted(inputs, schemas)
@@ -93,18 +103,6 @@ def _operation(route: ApiRoute, schemas: Schema) -> Schema:
     elif route.body == "file":
         made["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return made
-
-
-def _parameters(inputs: Schema, in_path: list[str], *, query: bool) -> Iterable[Schema]:
-    """The parameters in the path and, unless there is a body for them, in the query."""
-    for name, schema in inputs.get("properties", {}).items():
-        if name in in_path or query:
-            yield {
-                "name": name,
-                "in": "path" if name in in_path else "query",
-                "required": name in in_path or name in inputs.get("required", ()),
-                "schema": _without_null(schema),
-            }
 
 
 def _without_null(schema: Schema) -> Schema:

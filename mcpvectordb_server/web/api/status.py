@@ -61,22 +61,14 @@ def status(
     rate = site.pace.per_second(stats.pending)
     states: list[str] = [job.state for job in site.jobs.newest_first()]
     return {
+        **vars(stats),
         "file": stats,
-        "documents": stats.documents,
-        "libraries": stats.libraries,
         "passages": stats.chunks,
-        "pending": stats.pending,
-        "memories": stats.memories,
         "threads": memories.threads,
         "tags": memories.tags,
-        "vectors": stats.vectors,
-        "stores": stats.stores,
         "model": {
+            **vars(stats),
             "name": stats.model,
-            "dimension": stats.dimension,
-            "embeddings": stats.embeddings,
-            "chunk_size": stats.chunk_size,
-            "chunk_overlap": stats.chunk_overlap,
             "state": "missing" if missing else "loading" if db.loading else "ready",
             "reason": missing,
         },

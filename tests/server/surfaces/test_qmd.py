@@ -4,17 +4,13 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpvectordb import Database
 from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
 from mcpvectordb_server.replies import MAX_REPLY
-from mcpvectordb_server.surfaces import qmd
 from mcpvectordb_server.surfaces.qmd import SURFACE
 from tests.server.clients import VERSIONS, ask, exchange, service, talk, valid
 from tests.support import Letters, search_documents
@@ -399,8 +395,3 @@ def test_the_guide_names_all_tools_and_says_that_no_resources_are_listed(db: Dat
     for name in ("search", "vsearch", "query", "get", "multi_get", "status"):
         assert f"`{name}`" in text
     assert "resources/list" not in text and "{plan,budget}" in text and "{{" not in text
-
-
-@given(path=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_any_path_can_be_encoded(path: str) -> None:
-    assert unquote(qmd._encoded(path)) == path
