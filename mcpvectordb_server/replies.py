@@ -37,12 +37,13 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resource:
-    """A document in Markdown in a reply; `name` and `title` are sent beside its URI."""
+    """A document embedded in a reply; `name` and `title` are sent beside its URI."""
 
     uri: str
     name: str
     title: str
     text: str
+    media_type: str = "text/markdown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -350,7 +350,9 @@ def _block(block: Any) -> types.ContentBlock:
     if isinstance(block, Resource):
         return types.EmbeddedResource(
             type="resource",
-            resource=types.TextResourceContents(uri=block.uri, mime_type=MARKDOWN, text=block.text),
+            resource=types.TextResourceContents(
+                uri=block.uri, mime_type=block.media_type, text=block.text
+            ),
         )
     return types.TextContent(type="text", text=block.text)
 
