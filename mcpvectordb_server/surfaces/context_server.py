@@ -253,21 +253,6 @@ _REFUSAL = {
 }
 
 
-def entry(context: Memory, *, text: str | None = None) -> EntryReply:
-    """A context as all tools return it, without images."""
-    return EntryReply(
-        id=context.id,
-        thread_id=context.thread,
-        source=context.source,
-        content_type=context.content_type,
-        text_content=context.text if text is None else text,
-        metadata=None if context.metadata is None else dict(context.metadata),
-        tags=list(context.tags),
-        created_at=context.created_at,
-        updated_at=context.updated_at,
-    )
-
-
 def preview(text: str) -> str:
     """The first 150 characters, cut at the last space if that is not too far in front."""
     if len(text) <= PREVIEW:
@@ -364,30 +349,43 @@ def images_of(given: Sequence[dict[str, Any]] | None) -> list[Image] | None:
     return images
 
 
-def with_images(
-    made: Iterable[tuple[Memory, EntryReply]], room: float = MAX_IMAGES
+def entries(
+    found: Iterable[tuple[Memory, EntryReply]], room: float = MAX_IMAGES
 ) -> list[EntryReply]:
-    """Entries with their images, as far as these fit into so many characters."""
-    entries = []
-    for context, each in made:
+    """Contexts as all tools return them, each with what a tool adds to it.
+
+    They have their images, as far as these fit into so many characters.
+    """
+    shown: list[EntryReply] = []
+    for context, more in found:
+        each: EntryReply = {
+            "id": context.id,
+            "thread_id": context.thread,
+            "source": context.source,
+            "content_type": context.content_type,
+            "text_content": context.text,
+            "metadata": None if context.metadata is None else dict(context.metadata),
+            "tags": list(context.tags),
+            "created_at": context.created_at,
+            "updated_at": context.updated_at,
+            **more,
+        }
         images: list[ImageReply] = []
         for image in context.images:
             data = base64.b64encode(image.data).decode()
+            images.append(ImageReply(mime_type=image.mime_type))
             if len(data) > room:
                 get = f"call get_context_by_ids with {context.id} to get them"
-                shown = ImageReply(
-                    mime_type=image.mime_type, omitted=f"{len(image.data):,} bytes; {get}"
-                )
-            else:
-                room -= len(data)
-                shown = ImageReply(data=data, mime_type=image.mime_type)
-                if image.metadata is not None:
-                    shown["metadata"] = dict(image.metadata)
-            images.append(shown)
+                images[-1]["omitted"] = f"{len(image.data):,} bytes; {get}"
+                continue
+            room -= len(data)
+            images[-1]["data"] = data
+            if image.metadata is not None:
+                images[-1]["metadata"] = dict(image.metadata)
         if images:
             each["images"] = images
-        entries.append(each)
-    return entries
+        shown.append(each)
+    return shown
 
 
 def _available(shelf: MemoryStats, leg: str) -> dict[str, Any]:
@@ -437,9 +435,8 @@ def search_context(
     previews = []
     for each in page:
         text = preview(each.text)
-        shown = EntryReply(**entry(each, text=text), is_truncated=text != each.text)
-        previews.append((each, shown))
-    reply = {"results": with_images(previews), "count": len(page)}
+        previews.append((each, EntryReply(text_content=text, is_truncated=text != each.text)))
+    reply = {"results": entries(previews), "count": len(page)}
     missing = "" if len(page) else db.memories.why_empty(**requested.which)
     noted(reply, missing, db.memories.backlog().note)
     if page.explained:
@@ -459,7 +456,7 @@ def get_context_by_ids(
     """
     found = db.memories.get(possible(context_ids), images=include_images)
     newest_first = sorted(found, key=lambda each: (each.created_at, each.id), reverse=True)
-    return with_images(((each, entry(each)) for each in newest_first), room=math.inf)
+    return entries(((each, EntryReply()) for each in newest_first), room=math.inf)
 
 
 @shows(threads=list[ThreadReply], total_threads=int, truncated=str)
@@ -690,10 +687,10 @@ def _answered(
     made = []
     for hit in found:
         shown = scores(hit.scores, legs, reranked="rerank" in found.legs)
-        made.append((hit.item, EntryReply(**entry(hit.item), scores=shown)))
+        made.append((hit.item, EntryReply(scores=shown)))
         if hit.highlighted is not None:
             made[-1][1]["highlighted"] = hit.highlighted
-    reply["results"], reply["count"] = with_images(made), len(found)
+    reply["results"], reply["count"] = entries(made), len(found)
     noted(reply, *notes)
     if found.explained:
         reply["stats"] = stats(found.explained, requested.count)

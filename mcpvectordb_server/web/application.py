@@ -20,11 +20,11 @@ from mcpvectordb import MCPVectorDBError, ReadOnly, __version__
 from mcpvectordb_server.shown import plain
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
-from mcpvectordb_server.web.api.ingest import Upload, take_upload
+from mcpvectordb_server.web.api.ingest import take_upload
 from mcpvectordb_server.web.errors import HttpError, refusal
 from mcpvectordb_server.web.gate import SESSION, PageGate
 from mcpvectordb_server.web.openapi import describe
-from mcpvectordb_server.web.route import ApiRoute, parameters
+from mcpvectordb_server.web.route import ApiRoute, Upload, parameters
 from mcpvectordb_server.web.site import SessionReply, Site
 from mcpvectordb_server.web.turns import Turns
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -13,6 +14,8 @@ from starlette.responses import Response
 from mcpvectordb_server.arguments import Arguments, arguments_of
 from mcpvectordb_server.connections import LIMITS
 from mcpvectordb_server.web.errors import HttpError
+
+IN_MEMORY = 1_000_000  # bytes of a body from which on it is kept on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def _kinds(route: ApiRoute, name: str) -> set[str]:
 
 async def _json(request: Request) -> dict[str, Any]:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    raw = await body(request, LIMITS.max_body)
+    raw = (await body(request, LIMITS.max_body)).content()
     if not raw:
         return {}
     if media != "application/json":
@@ -111,15 +114,30 @@ async def _json(request: Request) -> dict[str, Any]:
     return dict(given)
 
 
-async def body(request: Request, most: int) -> bytes:
+class Upload(tempfile.SpooledTemporaryFile[bytes]):
+    """The bytes that a client has sent; they are gone with the object."""
+
+    def content(self) -> bytes:
+        """All of it."""
+        self.seek(0)
+        return self.read()
+
+    __del__ = tempfile.SpooledTemporaryFile.close
+
+
+async def body(request: Request, most: int, what: str = "body") -> Upload:
     """The body of a request; one that is too long is refused as soon as that is known."""
-    parts, size = [], 0
+    too_large = HttpError(413, "too_large", f"the {what} has more than {most:,} bytes")
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > most:
+        raise too_large
+    taken, size = Upload(IN_MEMORY), 0
     try:
         async for part in request.stream():
             size += len(part)
             if size > most:
-                raise HttpError(413, "too_large", f"the body has more than {most:,} bytes")
-            parts.append(part)
+                raise too_large
+            taken.write(part)
     except ClientDisconnect:
         raise HttpError(400, "bad_request", "the client has gone") from None
-    return b"".join(parts)
+    return taken

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import Field
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from mcpvectordb import Exists, Ingested, InvalidInput, Source
 from mcpvectordb_server.grant import ProgressCallback
 from mcpvectordb_server.shown import Shown, plain
 from mcpvectordb_server.web.api.libraries import EVERYTHING, JobStarted, absolute, synced_reply
-from mcpvectordb_server.web.errors import HttpError
+from mcpvectordb_server.web.route import Upload, body
 from mcpvectordb_server.web.site import Site
 
 MOST_UPLOADS = 16
 """Files that have arrived and wait to be ingested; further ones wait to be sent."""
-
-IN_MEMORY = 1_000_000  # bytes of an uploaded file from which on it waits on disk
 
 LibraryName = Annotated[str, "The library to put it into"]
 Metadata = Annotated[dict[str, Any] | None, "What else there is to say of it"]
@@ -31,35 +28,11 @@ IngestedReply = Annotated[Ingested, Shown(Ingested, only="status document pendin
 Replace = Annotated[bool, "Whether it may take the place of another text of that name (or: 409)"]
 
 
-class Upload(tempfile.SpooledTemporaryFile[bytes]):
-    """The bytes of a file that a client has sent; they are gone with the object."""
-
-    def content(self) -> bytes:
-        """All of it."""
-        self.seek(0)
-        return self.read()
-
-    __del__ = tempfile.SpooledTemporaryFile.close
-
-
 async def take_upload(request: Request, site: Site) -> Upload:
     """The file in the body of a request, taken when there is room for it."""
-    most = site.db.config.max_source_bytes
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > most:
-        raise _too_large(most)
     while site.jobs.unfinished("upload") >= MOST_UPLOADS:
         await asyncio.sleep(0.05)
-    upload, size = Upload(IN_MEMORY), 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise _too_large(most)
-            upload.write(part)
-    except ClientDisconnect:
-        raise HttpError(400, "bad_request", "the file was not sent completely") from None
-    return upload
+    return await body(request, site.db.config.max_source_bytes, "file")
 
 
 def upload_file(
@@ -197,7 +170,3 @@ def _time(text: str) -> str:
         return datetime.fromisoformat(text).astimezone().isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         raise InvalidInput("modified must be a time such as 2025-11-29T10:00:00Z") from None
-
-
-def _too_large(most: int) -> HttpError:
-    return HttpError(413, "too_large", f"the file has more than {most:,} bytes")
