@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.documents import libraries
 from mcpvectordb.documents.items import DocumentChange
 from mcpvectordb.documents.libraries import FollowedLibrary, bounds
 from mcpvectordb.documents.write import (
@@ -187,8 +188,18 @@ class FolderSync:
                 )
         else:
             self._vanished = tuple(sorted(set(vanished.values())))
+            if to_read or comparison.unchanged:
+                self._note_folder()
         self._write_notes()
         return comparison
+
+    def _note_folder(self) -> None:
+        """Let paths be those below this folder, unless they are below one around it already."""
+        name, folder = self._library.name, self._library.root
+        with self._file.reading(limited=False) as sql:
+            known = libraries.root(sql, name)
+        if not known or not Path(folder).is_relative_to(known):
+            self._later(partial(libraries.ingested_from, name=name, folder=folder))
 
     def _compare(self) -> _FolderDiff:
         return _FolderDiff(self._store, self._library, self._keep)
