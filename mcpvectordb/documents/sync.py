@@ -349,7 +349,7 @@ class FolderSync:
             waiting = encoder.pending_by_owner(sql, index, [each.key for each in done])
         self._chunks += sum(waiting.values())
         for prepared, written in zip(self._waiting, done, strict=True):
-            moved = prepared.moved is not None and written.status != "skipped"
+            moved = prepared.moved is not None and written.status != "unchanged"
             self._counts["moved" if moved else written.status] += 1
         self._waiting.clear()
         # What the model can embed within a batch or two need not be found before.
@@ -513,7 +513,7 @@ class _FolderDiff:
     def synced(self, library: str, counts: Counter[str]) -> Synced:
         """The result for a library of which so many files had each outcome."""
         skipped = self.skipped + self.walk.skipped
-        known = self.unchanged + counts["unchanged"] + counts["skipped"]
+        known = self.unchanged + counts["unchanged"]
         return Synced(
             library=library,
             indexed=counts["indexed"],

@@ -212,7 +212,7 @@ class DocumentWriter(DocumentItems):
         """
         old, known = _of_source(sql, document)
         if known is not None:  # another process has written it meanwhile
-            return "skipped", known
+            return "unchanged", known
         document = _with_overrides(sql, document, old)
         key = _insert(sql, document, self._history.stamp(sql))
         new.append(NewChunks(key, document.title, document.content.text, document.spans))
@@ -230,7 +230,7 @@ class DocumentWriter(DocumentItems):
             with self._file.writing() as sql:
                 old, known = _of_source(sql, document)
                 if known is not None:
-                    return _written(sql, [("skipped", known)])[0]
+                    return _written(sql, [("unchanged", known)])[0]
                 document = _with_overrides(sql, document, old)
                 key = _insert(sql, document, 0)  # `publish` gives it a stamp
                 self.unpublished.begin(sql, key)
@@ -256,7 +256,7 @@ class DocumentWriter(DocumentItems):
         old, known = _of_source(sql, document)
         if known is not None:
             self.unpublished.give_up(key)
-            return "skipped", known
+            return "unchanged", known
         self.unpublished.publish(sql, key)
         same = _of_item(sql, document, key)
         replaced = self._take_place(sql, key, document, old, same, packed)
@@ -288,7 +288,7 @@ class DocumentWriter(DocumentItems):
         return replaced
 
     def known(self, library: str, contents: Iterable[tuple[str, str]]) -> list[Written | None]:
-        """What is stored of each pair of a source and the hash of its content, "skipped"."""
+        """What is stored of each pair of a source and the hash of its content, "unchanged"."""
         wanted = list(contents)
         with self._file.reading(limited=False) as sql:
             found = rows.selected(
@@ -299,12 +299,12 @@ class DocumentWriter(DocumentItems):
                 json.dumps([source for source, _ in wanted]),
             )
         by_content = {
-            (each.source, each.hash): Written("skipped", key, each) for key, each in found.items()
+            (each.source, each.hash): Written("unchanged", key, each) for key, each in found.items()
         }
         return [by_content.get(each) for each in wanted]
 
     def say(self, key: int, change: DocumentChange) -> Written:
-        """Make a change of what people say of a document, which is "updated" or "skipped".
+        """Make a change of what people say of a document, which is "updated" or "unchanged".
 
         A new title is kept first and then written, with the text, as a document of its own in the
         place of this one: a long one takes several transactions. The next call finishes that.
@@ -313,7 +313,7 @@ class DocumentWriter(DocumentItems):
             with self._file.writing() as sql:
                 changed, title = self.update(sql, key, change)
                 found = DocumentItems.by_key(sql, key)
-                done = _written(sql, [("updated" if changed else "skipped", key)])[0]
+                done = _written(sql, [("updated" if changed else "unchanged", key)])[0]
                 if not title or found is None:
                     return done
                 content = self.stored(sql, key)
@@ -396,7 +396,7 @@ class DocumentWriter(DocumentItems):
         done = []
         for said, each in batch:
             stored = each if isinstance(each, Written) else next(written)
-            if stored.status == "skipped" and said != DocumentChange():
+            if stored.status == "unchanged" and said != DocumentChange():
                 stored = self.say(stored.key, said)
             done.append(stored)
         return done

@@ -191,7 +191,7 @@ def test_search_list_and_status_say_what_is_not_embedded_yet(shell: Shell) -> No
     assert (found["backlog"]["passages"], found["backlog"]["pending"]) == (2, 1)
     shell.run("list")
     assert partly in shell.err
-    assert "  found by meaning     1\n  not yet              1\n" in shell.run("status")
+    assert "  embedded             1\n  to be embedded       1\n" in shell.run("status")
     assert f"documents: {partly}" in shell.err
 
 

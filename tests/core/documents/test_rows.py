@@ -199,14 +199,14 @@ def test_text_bytes_is_the_size_of_the_text_in_utf_8(db: Database) -> None:
     assert db.documents.text_bytes(id) == len(db.documents.text(id).encode())
 
 
-def test_coverage_puts_each_document_into_one_group_and_counts_copies(
+def test_coverage_puts_each_document_into_one_group_and_counts_identical_ones(
     db: Database, path: Path
 ) -> None:
     def covered() -> tuple[int, ...]:
         found = db.documents.coverage()
-        groups = (found.embedded, found.partly, found.waiting, found.empty)
+        groups = (found.embedded, found.partly_embedded, found.waiting, found.empty)
         assert sum(groups) == db.documents.count()
-        return *groups, found.copies, found.contents_waiting
+        return *groups, found.identical, found.distinct_waiting
 
     assert covered() == (0, 0, 0, 0, 0, 0)
     db.documents.ingest_text("one", source="one")
