@@ -121,6 +121,9 @@ def _compared(record: Any) -> tuple[Any, ...]:
     )
 
 
+UNREAD_PAGES = "unread_pages"
+"""The metadata with the pages of a PDF that only OCR can read, where it was not installed."""
+
 # Of what is read from these, the text has lines of its own.
 EXTRACTED = frozenset(
     """

@@ -64,7 +64,14 @@ from mcpvectordb.ingest.folders import Skipped, Walk
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.ingest.ocr import Tesseract
 from mcpvectordb.ingest.worker import Worker
-from mcpvectordb.records import Embedded, Progress, ProgressCallback, Source, Synced
+from mcpvectordb.records import (
+    UNREAD_PAGES,
+    Embedded,
+    Progress,
+    ProgressCallback,
+    Source,
+    Synced,
+)
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.store import OpenStore
@@ -568,10 +575,13 @@ def stored_files(store: OpenStore, library: FollowedLibrary) -> Iterator[StoredF
     """
     last, end = bounds(library.root)
     rows_per_page, readable = store.tuning.rows_per_page, reads(store.config)
+    seen = "mtime_ns"
+    if Tesseract.found(store.config):  # what could not be read without it is read again
+        seen = f"iif(instr(metadata, '\"{UNREAD_PAGES}\"'), -1, mtime_ns)"
     while True:
         with store.file.reading(limited=False) as sql:
             rows = sql.execute(
-                "SELECT source, size, mtime_ns, key, '' FROM published_documents "
+                f"SELECT source, size, {seen}, key, '' FROM published_documents "
                 "WHERE library = ?1 AND source > ?2 AND source < ?3 "
                 "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
                 "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 "

@@ -52,7 +52,7 @@ from mcpvectordb.index.chunks import NewChunks, active_model
 from mcpvectordb.index.spans import ItemText
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Document, Parsed, Source, Status
+from mcpvectordb.records import UNREAD_PAGES, Document, Parsed, Source, Status
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
 from mcpvectordb.text.tokens import mostly_foreign
@@ -288,7 +288,12 @@ class DocumentWriter(DocumentItems):
         return replaced
 
     def known(self, library: str, contents: Iterable[tuple[str, str]]) -> list[Written | None]:
-        """What is stored of each pair of a source and the hash of its content, "unchanged"."""
+        """What is stored of each pair of a source and the hash of its content, "unchanged".
+
+        A document with pages that can be read only now is not.
+        """
+        from mcpvectordb.ingest.ocr import Tesseract
+
         wanted = list(contents)
         with self._file.reading(limited=False) as sql:
             found = rows.selected(
@@ -299,7 +304,9 @@ class DocumentWriter(DocumentItems):
                 json.dumps([source for source, _ in wanted]),
             )
         by_content = {
-            (each.source, each.hash): Written("unchanged", key, each) for key, each in found.items()
+            (each.source, each.hash): Written("unchanged", key, each)
+            for key, each in found.items()
+            if UNREAD_PAGES not in each.metadata or Tesseract.found(self.store.config) is None
         }
         return [by_content.get(each) for each in wanted]
 
@@ -698,17 +705,20 @@ def _of_source(sql: Sql, document: PreparedDocument) -> tuple[list[int], int | N
         return [], None
     _, library, source, _ = document.version.item
     stored: list[Any] = sql.execute(
-        "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? ORDER BY key",
+        "SELECT key, hash, metadata FROM published_documents WHERE library = ? AND source = ? "
+        "ORDER BY key",
         (library, source),
     ).fetchall()
     wanted = (document.version.fields or {})["hash"]
-    same = next((key for key, hash in stored if hash == wanted), None)
-    if stored and same is None and not document.replaces:
+    same = {key: held for key, hash, held in stored if hash == wanted}
+    if stored and not same and not document.replaces:
         raise Exists(
             f"the library {quoted(library)} has another text named {quoted(source)}: give this "
             "one another name, or let it replace the other"
         )
-    return [key for key, _ in stored], same
+    if UNREAD_PAGES not in document.own:  # what lacks pages that were read now is another one
+        same = {key: held for key, held in same.items() if f'"{UNREAD_PAGES}"' not in held}
+    return [key for key, *_ in stored], next(iter(same), None)
 
 
 def _with_overrides(sql: Sql, prepared: PreparedDocument, replaced: list[int]) -> PreparedDocument:
