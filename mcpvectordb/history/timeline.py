@@ -328,7 +328,8 @@ class Timeline:
             action=change.action,
             items=tuple(
                 ChangedItem(
-                    shelf=each.item.shelf,
+                    # Only tables and exports call memories contexts.
+                    shelf="memories" if each.item.shelf == "contexts" else each.item.shelf,
                     name=self._label(sql, each),
                     kind=each.kind,
                     title=_title(each),
