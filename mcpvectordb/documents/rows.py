@@ -407,11 +407,13 @@ class _Finder:
     def __init__(self, sql: Sql, names: Collection[str]) -> None:
         self._sql = sql
         self._names = names
-        columns = f"d.library, {sql.dialect.root}, {sql.dialect.folders}"
+        dialect = sql.dialect
+        columns = f"d.library, {dialect.root}, {dialect.folders}"
         self._libraries: list[tuple[str, list[str]]] = [
             (library, libraries.folders(root, others))
             for library, root, others in sql.execute(
-                f"SELECT DISTINCT {columns} FROM published_documents d ORDER BY d.library"
+                f"SELECT DISTINCT {columns} "
+                f"FROM (SELECT DISTINCT {dialect.of_root} FROM published_documents) d ORDER BY 1"
             )
         ]
 

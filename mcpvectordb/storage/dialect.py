@@ -25,6 +25,7 @@ class SqlDialect:
     root      SQL of the folder that the library of document `d` follows or was ingested from, or
               NULL
     folders   SQL of the folders that it was ingested from so far (`libraries.ingested_from`)
+    of_root   the columns of documents on which these two depend
     path      SQL of the path of document `d`, where it is stored
     origins   SQL of the origin of document `d`, memory `x` and vector `v`, where there are several
     metadata  the column of metadata that conditions are about
@@ -36,6 +37,7 @@ class SqlDialect:
     filters: filter_dialect.FilterDialect
     root: str
     folders: str = "NULL"
+    of_root: str = "library"
     path: str = ""
     origins: dict[str, str] = field(default_factory=dict)
     metadata: str = "metadata"
