@@ -176,7 +176,7 @@ def update(
             library=library,
             embed=not no_embed,
         )
-    show(f"{'unchanged' if done.status == 'skipped' else 'updated'} {done.document.path}")
+    show(f"{done.status} {done.document.path}")
     if done.note:
         complain(done.note)
 

@@ -38,10 +38,11 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf
 from mcpvectordb.ingest.globs import compile_glob, rules_of_patterns
 from mcpvectordb.metadata import decode_list, storable
-from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.storage.dialect import SQLITE, Sql
 from mcpvectordb.storage.file import File
 
 _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
+_FOLDERS_KEPT = 20  # that a library was ingested from
 NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
 """The SQL that selects the names of all libraries."""
 
@@ -168,6 +169,7 @@ class LibraryVersions(VersionedShelf):
         """Let a library follow no folder; its documents stay."""
         with self._file.writing() as sql:
             if self.find(sql, item) is not None:
+                ingested_from(sql, item.name, root(sql, item.name))
                 with self.changing(sql, item.name):
                     sql.execute("DELETE FROM libraries WHERE name = ?", (item.name,))
 
@@ -211,6 +213,48 @@ def followed(sql: Sql, name: str | None = None) -> list[FollowedLibrary]:
             f"{name[:LONGEST_QUOTE]} FOLDER`"
         )
     return found
+
+
+def folders(root: str | None, others: str | None) -> list[str]:
+    """The folders below which paths of a library were shown, of these columns; the present first.
+
+    A path that was shown before it had this one still finds its document.
+    """
+    found = json.loads(others or "[]")
+    known = found if isinstance(found, list) else []
+    return list(dict.fromkeys(each for each in (root, *known) if isinstance(each, str) and each))
+
+
+def folders_of(sql: Sql, name: str) -> list[str]:
+    """The folders below which paths of the library with this name were shown."""
+    columns = f"{SQLITE.root}, {SQLITE.folders}"
+    return folders(*sql.execute(f"SELECT {columns} FROM (SELECT ? AS library) d", (name,)).get)
+
+
+def root(sql: Sql, name: str) -> str:
+    """The folder below which a library has its files; "" if there is none."""
+    return next(iter(folders_of(sql, name)), "")
+
+
+def ingested_from(sql: Sql, name: str, folder: str) -> None:
+    """Let the paths of a library that follows no folder be those below the one it is ingested from.
+
+    After ingests from several folders it is the one that holds them all.
+    """
+    before = folders_of(sql, name)
+    if (
+        before
+        and sql.execute(
+            "SELECT 1 FROM published_documents WHERE library = ? AND source > ? AND source < ?",
+            (name, *bounds(before[0])),
+        ).fetchone()
+    ):
+        with contextlib.suppress(ValueError):  # on another drive
+            folder = os.path.commonpath([before[0], folder])
+    sql.execute(
+        "INSERT OR REPLACE INTO settings (name, value) VALUES ('folders:' || ?, ?)",
+        (name, json.dumps(list(dict.fromkeys([folder, *before]))[:_FOLDERS_KEPT])),
+    )
 
 
 def check_selection(pattern: str, ignore: Sequence[str]) -> None:

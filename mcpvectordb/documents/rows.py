@@ -60,12 +60,16 @@ PENDING = (
     f"WHERE p.chunk = c.id AND c.owner = d.key AND p.model = {ACTIVE_KEY})"
 )
 # `path` in SQL, in a file.
+_FOLDER = (
+    f"(SELECT rtrim(root, '{os.sep}') || '{os.sep}' AS folder "
+    f"FROM (SELECT {SQLITE.root} AS root) WHERE root <> '')"
+)
 PATH = (
-    "(d.library || '/' || coalesce((SELECT "
-    f"replace(substr(d.source, length(rtrim(l.root, '{os.sep}')) + 2), '{os.sep}', '/') "
-    "FROM libraries l WHERE l.name = d.library AND l.root <> '' AND "
-    f"substr(d.source, 1, length(rtrim(l.root, '{os.sep}')) + 1) = "
-    f"rtrim(l.root, '{os.sep}') || '{os.sep}'), ltrim(d.source, '/')))"
+    "coalesce((SELECT d.library || '/' || "
+    f"replace(substr(d.source, length(folder) + 1), '{os.sep}', '/') "
+    f"FROM {_FOLDER} WHERE substr(d.source, 1, length(folder)) = folder), "
+    "iif(substr(d.source, 1, length(d.library) + 1) = d.library || '/', '', d.library || '/') "
+    "|| ltrim(d.source, '/'))"
 )
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 _CHUNK = ("position", "start", "end", "first_line", "last_line", "page", "header", "footer")
@@ -214,11 +218,14 @@ def by_key(sql: Sql, key: int) -> Document:
 def path(library: str, source: str, root: str) -> str:
     """A document's path in listings: its library, then its place in the library's folder.
 
-    Without such a folder it is the library, then the source.
+    Without such a folder it is the library, then the source, unless that names the library itself:
+    plans/q4.md in the library plans is no plans/plans/q4.md.
     """
     folder = os.path.join(root, "") if root else ""  # noqa: PTH118 - the slash at the end is wanted
     if folder and source.startswith(folder):
         return f"{library}/{source[len(folder) :].replace(os.sep, '/')}"
+    if source.startswith(f"{library}/"):
+        return source
     return f"{library}/{source.lstrip('/')}"
 
 
@@ -349,7 +356,7 @@ def nearest(sql: Sql, name: str) -> list[str]:
     bare = _unquoted(storable(name, "name"))
     if bare.startswith("#"):
         return []
-    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
+    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, *_ in _paths(sql)))
 
 
 def matching(sql: Sql, pattern: str) -> list[int]:
@@ -359,7 +366,7 @@ def matching(sql: Sql, pattern: str) -> list[int]:
         key
         for _, key in sorted(
             (shown, key)
-            for shown, library, key in _paths(sql)
+            for shown, library, _, key in _paths(sql)
             if matches(shown) or matches(shown[len(library) + 1 :])
         )
     ]
@@ -400,12 +407,15 @@ class _Finder:
     def __init__(self, sql: Sql, names: Collection[str]) -> None:
         self._sql = sql
         self._names = names
-        self._libraries: list[tuple[str, str | None]] = list(
-            sql.execute(
-                f"SELECT DISTINCT d.library, {sql.dialect.root} FROM published_documents d "
-                "ORDER BY d.library"
+        dialect = sql.dialect
+        columns = f"d.library, {dialect.root}, {dialect.folders}"
+        self._libraries: list[tuple[str, list[str]]] = [
+            (library, libraries.folders(root, others))
+            for library, root, others in sql.execute(
+                f"SELECT DISTINCT {columns} "
+                f"FROM (SELECT DISTINCT {dialect.of_root} FROM published_documents) d ORDER BY 1"
             )
-        )
+        ]
 
     def steps(self, name: str) -> Iterator[list[int]]:
         """The keys of documents that a name may mean, step by step from exact to vague.
@@ -417,11 +427,15 @@ class _Finder:
         yield _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
         yield [
             key
-            for library, root in self._libraries
+            for library, folders in self._libraries
             if name.startswith(f"{library}/")
-            for key in _at(sql, library, root, name[len(library) + 1 :])
+            for key in _at(sql, library, _sources(library, folders, name))
         ]
-        yield [key for library, root in self._libraries for key in _at(sql, library, root, name)]
+        yield [
+            key
+            for library, folders in self._libraries
+            for key in _at(sql, library, _below(folders, name))
+        ]
         if hash := _HASH.fullmatch(name):
             yield _column(
                 sql,
@@ -439,8 +453,10 @@ class _Finder:
             if name.strip("/"):
                 wanted.setdefault(name.lstrip("/"), []).append(name)
         found: dict[str, list[tuple[bool, int, str, int]]] = {}
-        for shown, _, key in _paths(self._sql, {each.rpartition("/")[2] for each in wanted}):
-            for end in _ends(shown):
+        last_parts = {each.rpartition("/")[2] for each in wanted}
+        for shown, _, source, key in _paths(self._sql, last_parts):
+            whole = source.replace(os.sep, "/").lstrip("/")
+            for end in {*_ends(shown), *_ends(whole)}:
                 for name in wanted.get(end, ()):
                     if end != shown or name == shown:
                         rank = (shown != name, len(shown), shown, -key)
@@ -448,21 +464,42 @@ class _Finder:
         return found
 
 
-def _ends(shown: str) -> Iterator[str]:
+def _ends(path: str) -> Iterator[str]:
     """A path, and what follows each of its slashes."""
-    yield shown
-    at = shown.find("/")
+    yield path
+    at = path.find("/")
     while at >= 0:
-        yield shown[at + 1 :]
-        at = shown.find("/", at + 1)
+        yield path[at + 1 :]
+        at = path.find("/", at + 1)
 
 
-def _at(sql: Sql, library: str, root: str | None, inside: str) -> Iterator[int]:
-    """The keys of a library's documents whose source is this path, in its folder or elsewhere."""
+def named_sources(sql: Sql, name: str) -> list[tuple[str, str]]:
+    """The libraries and sources that a path with its library is of, stored or not any more."""
+    given = storable(name, "name")
+    return [
+        (library, source)
+        for library in (given[:at] for at, letter in enumerate(given) if letter == "/" and at)
+        for source in _sources(library, libraries.folders_of(sql, library), given)
+    ]
+
+
+def _sources(library: str, folders: Sequence[str], name: str) -> list[str]:
+    """The sources of a library that a path with its name may mean, the likeliest first."""
+    return [*_below(folders, name[len(library) + 1 :]), name]
+
+
+def _below(folders: Sequence[str], inside: str) -> list[str]:
+    """The sources that a path may mean: as it is, or in one of these folders."""
     # Not Path.expanduser, which raises where there is no home folder.
     sources = [inside, f"/{inside}", os.path.expanduser(inside)]  # noqa: PTH111
-    if root and not os.path.isabs(inside):  # noqa: PTH117
-        sources.append(os.path.normpath(str(Path(root, *inside.split("/")))))
+    if not os.path.isabs(inside):  # noqa: PTH117
+        parts = inside.split("/")
+        sources += [os.path.normpath(str(Path(folder, *parts))) for folder in folders]
+    return sources
+
+
+def _at(sql: Sql, library: str, sources: Sequence[str]) -> Iterator[int]:
+    """The keys of a library's documents that have one of these sources."""
     for source in dict.fromkeys(sources):
         yield from _column(
             sql,
@@ -473,8 +510,10 @@ def _at(sql: Sql, library: str, root: str | None, inside: str) -> Iterator[int]:
         )
 
 
-def _paths(sql: Sql, last_parts: Collection[str] | None = None) -> Iterator[tuple[str, str, int]]:
-    """(path, library, key) of all documents, or of those whose source has such a last part."""
+def _paths(
+    sql: Sql, last_parts: Collection[str] | None = None
+) -> Iterator[tuple[str, str, str, int]]:
+    """(path, library, source, key) of all documents, or of those whose source ends with such."""
     # One ending is left to SQLite, which is faster; a set of them is not.
     ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
     narrowed = " WHERE substr(d.source, length(d.source) - ?) = ?" if ending else ""
@@ -486,7 +525,7 @@ def _paths(sql: Sql, last_parts: Collection[str] | None = None) -> Iterator[tupl
         deadline.check("comparing the names of documents")
         last = source.replace(os.sep, "/").rpartition("/")[2]
         if last_parts is None or last in last_parts:
-            yield path(library, source, root or ""), library, key
+            yield path(library, source, root or ""), library, source, key
 
 
 def _unquoted(name: str) -> str:

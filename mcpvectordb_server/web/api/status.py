@@ -36,7 +36,7 @@ _COUNTS = "documents libraries passages pending memories threads tags vectors st
         ),
     ],
     unavailable=dict[str, str],
-    coverage=Annotated[Coverage, Shown(Coverage, without="contents_waiting")],
+    coverage=Annotated[Coverage, Shown(Coverage, without="distinct_waiting")],
     backlog=Annotated[JsonReply, Shown(documents=BacklogReply, memories=BacklogReply)],
     embedding=Annotated[
         JsonReply, Shown(pending=int, per_minute=float | None, seconds_left=float | None)
