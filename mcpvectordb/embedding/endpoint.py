@@ -39,7 +39,6 @@ from mcpvectordb.embedding.add_model import USUAL_TOKENS, check_name
 from mcpvectordb.embedding.catalogue import (
     FINGERPRINT_TEXT,
     SAME_MODEL,
-    SEARCH_PREFIX,
     Endpoint,
     Model,
     ModelKind,
@@ -204,7 +203,14 @@ class EndpointClient:
             raise self._rejected(response, answer)
         if answer is None:
             raise self.failed(f"answered with more than {most:,} bytes")
-        return self._parsed(answer, response)
+        try:
+            said = json.loads(answer)
+        except (ValueError, RecursionError):
+            kind = self.told(response.getheader("Content-Type", ""))
+            raise self.failed(f"answered what is not JSON (its type is {kind})") from None
+        if isinstance(said, dict) and said.get("error"):  # LM Studio, for an unknown path
+            raise self.failed(f"answered with an error:{self._message(said)}")
+        return said
 
     def _route(self, url: ParsedUrl, deadline: Deadline) -> tuple[list[str], str]:
         """The addresses to connect to, and the proxy for public ones."""
@@ -233,7 +239,11 @@ class EndpointClient:
         variable = self.endpoint.key_variable
         if not variable:
             return headers
-        key = (os.environ.get(variable) or _from_keyring(variable)).strip()
+        found = os.environ.get(variable)
+        if not found:
+            with suppress(Exception):  # backends of the keyring, or none, raise what they like
+                found = import_module("keyring").get_password(KEYRING, variable)
+        key = (found or "").strip()
         self._key = lambda: key
         if not key:
             raise self.failed(
@@ -295,16 +305,6 @@ class EndpointClient:
             f"answered {said}", InputRefused if status in _REFUSED else EndpointFailed
         )
 
-    def _parsed(self, answer: bytes, response: HTTPResponse) -> Any:
-        try:
-            content = json.loads(answer)
-        except (ValueError, RecursionError):
-            kind = self.told(response.getheader("Content-Type", ""))
-            raise self.failed(f"answered what is not JSON (its type is {kind})") from None
-        if isinstance(content, dict) and content.get("error"):  # LM Studio, for an unknown path
-            raise self.failed(f"answered with an error:{self._message(content)}")
-        return content
-
     def _message(self, content: Any) -> str:
         """What an error's body says; "" if it says nothing that is known."""
         for name in ("error", "message", "detail"):
@@ -338,21 +338,18 @@ def _decoded(text: str) -> Iterator[str]:
     yield text
     yield unquote(unquote(text))
     yield html.unescape(text)
-    yield re.sub(r"\\(?:[ux]\{?0*([0-9A-Fa-f]{2})\}?|(.))", _unescaped, text)
+    yield re.sub(
+        r"\\(?:[ux]\{?0*([0-9A-Fa-f]{2})\}?|(.))",
+        lambda match: chr(int(match[1], 16)) if match[1] else str(match[2]),
+        text,
+    )
     for word in re.findall(r"[A-Za-z0-9+/_-]{8,}", text):
         for start in range(4):  # it may begin inside of a group of four
-            coded = word[start:].translate(_URL_SAFE)
+            coded = word[start:].replace("-", "+").replace("_", "/")
             yield base64.b64decode(coded[: len(coded) // 4 * 4]).decode("latin-1")
     for digits in re.findall(r"(?:[0-9A-Fa-f]{2}){4,}", text):
         yield binascii.unhexlify(digits).decode("latin-1")
         yield binascii.unhexlify(digits[1:-1]).decode("latin-1")
-
-
-_URL_SAFE = str.maketrans("-_", "+/")
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else str(match[2])
 
 
 def _received(response: HTTPResponse, most: int) -> bytes | None:
@@ -377,14 +374,6 @@ def _retry_after(response: HTTPResponse) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
-
-
-def _from_keyring(name: str) -> str:
-    """The key of this name in the user's keyring; "" if there is none or no package for it."""
-    try:
-        return import_module("keyring").get_password(KEYRING, name) or ""
-    except Exception:  # backends raise what they like; the caller says that there is no key
-        return ""
 
 
 # --- an embedder: OpenAI's `/embeddings`
@@ -525,25 +514,31 @@ class EndpointEmbedder(EndpointClient):
 def unit_vectors(answer: Any, count: int) -> NDArray[np.float64]:
     """Return the unit vectors of a reply, one for each of `count` texts; raises UnusableReply."""
     rows = answer.get("data") if isinstance(answer, dict) else None
-    return _unit([_values(row) for row in _ordered(rows, count)])
-
-
-def _ordered(rows: Any, count: int) -> list[Any]:
-    """The rows in the order of the inputs: by their `index`, where they have one."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UnusableReply("it has no list `data` of objects")
     if len(rows) != count:
         raise UnusableReply(f"it has {len(rows)} embeddings for {count} texts")
+    # Rows without an `index` are in the order of the inputs.
     places = [row.get("index", place) for place, row in enumerate(rows)]
     by_place = {place: row for place, row in zip(places, rows, strict=True) if type(place) is int}
     if by_place.keys() != set(range(count)):
         raise UnusableReply(f"the values of `index` are not 0 to {count - 1}")
-    return [by_place[place] for place in range(count)]
+    found = [_values(by_place[place].get("embedding")) for place in range(count)]
+    sizes = {row.size for row in found}
+    if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
+        said = " and ".join(f"{size:,}" for size in sorted(sizes))
+        raise UnusableReply(f"its embeddings have {said} values")
+    vectors = np.array(found, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not ((norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)).all():  # NaN is neither
+        raise UnusableReply("an `embedding` is zero, infinite or not a number")
+    units: NDArray[np.float64] = vectors / norms
+    return units
 
 
-def _values(row: dict[str, Any]) -> NDArray[Any]:
+def _values(given: Any) -> NDArray[Any]:
     """The values of an embedding: numbers, or base64 of little-endian float32."""
-    given = row.get("embedding")
     try:
         if isinstance(given, str):
             return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
@@ -553,20 +548,6 @@ def _values(row: dict[str, Any]) -> NDArray[Any]:
     if values.ndim != 1 or not values.size:
         raise UnusableReply(f"an `embedding` has the shape {values.shape}, not one row of numbers")
     return values
-
-
-def _unit(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    sizes = {row.size for row in rows}
-    if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
-        found = " and ".join(f"{size:,}" for size in sorted(sizes))
-        raise UnusableReply(f"its embeddings have {found} values")
-    vectors = np.array(rows, np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not ((norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)).all():  # NaN is neither
-        raise UnusableReply("an `embedding` is zero, infinite or not a number")
-    units: NDArray[np.float64] = vectors / norms
-    return units
 
 
 def _mean(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -644,6 +625,7 @@ def scores_by_index(answer: Any, count: int) -> list[float]:
 LONGEST_TIMEOUT = 3_600.0
 _TEXTS = ("Tea is steeped for three minutes.", "The budget of the year 2025 was approved.")
 _QUESTION = "How long does tea steep?"
+SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
 # What models were trained to see in front of a query and a passage, by the beginning of the name
 # that servers give them, without a namespace; the longer beginning comes first.
 PREFIXES = (
@@ -721,7 +703,8 @@ def add_endpoint(
         timeout=timeout,
         query_timeout=query_timeout,
     )
-    known = _known_prefixes(model)
+    family = model.rpartition("/")[2].lower()
+    known = next((each[1:] for each in PREFIXES if family.startswith(each[0])), ("", ""))
     described = Model(
         name=name,
         dimension=1,
@@ -768,14 +751,6 @@ def _base(url: str, route: str) -> str:
             f"the URL of an endpoint has nothing after its path: {re.split('[?#]', url)[0]}"
         )
     return url.rstrip("/").removesuffix(f"/{route}")
-
-
-def _known_prefixes(model: str) -> tuple[str, str]:
-    family = model.rpartition("/")[2].lower()
-    return next(
-        ((query, passage) for start, query, passage in PREFIXES if family.startswith(start)),
-        ("", ""),
-    )
 
 
 def _tried_embedder(model: Model, server: Endpoint, proxy: str) -> Model:

@@ -105,8 +105,13 @@ class TokenPipeline:
         return [start for start, _ in self._encode(run).offsets]
 
     def _starts(self, window: str) -> NDArray[np.int64]:
+        """The starts of a window's tokens, and one every STRIDE characters in tokens and gaps."""
         offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
-        return _with_strides(offsets, len(window))
+        borders = np.unique(np.concatenate([[0, len(window)], offsets.ravel()]))
+        again = (np.diff(borders) - 1) // STRIDE
+        steps = np.arange(again.sum()) - np.repeat(np.cumsum(again) - again, again) + 1
+        strides = np.repeat(borders[:-1], again) + STRIDE * steps
+        return np.sort(np.concatenate([offsets[:, 0], strides]))
 
     def _encoding(self, text: str, enough: int) -> Encoding:
         """The text without special tokens, up to the window that reaches `enough` tokens."""
@@ -142,14 +147,6 @@ def tokenizer_of(path: Path = SHIPPED) -> TokenPipeline:
 @lru_cache(maxsize=4)
 def _made(path: Path, _size: int, _changed: int) -> TokenPipeline:
     return TokenPipeline(path)
-
-
-def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The starts of a window's tokens, and one every STRIDE characters in tokens and gaps."""
-    borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))
-    again = (np.diff(borders) - 1) // STRIDE
-    steps = np.arange(again.sum()) - np.repeat(np.cumsum(again) - again, again) + 1
-    return np.sort(np.concatenate([offsets[:, 0], np.repeat(borders[:-1], again) + STRIDE * steps]))
 
 
 def _from_vocabulary(path: Path) -> Tokenizer:

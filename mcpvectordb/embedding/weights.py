@@ -23,9 +23,9 @@ from mcpvectordb.embedding.catalogue import (
     CATALOGUE,
     DEFAULT,
     VOCABULARY,
-    Endpoint,
     Model,
     ModelFile,
+    described,
     get,
     is_endpoint,
     same_model,
@@ -41,6 +41,7 @@ from mcpvectordb.errors import (
     Unwritable,
 )
 from mcpvectordb.records import Progress, ProgressCallback, Record
+from mcpvectordb.storage.new_file import flush_to_disk, sync_folder
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -106,7 +107,15 @@ def default(folder: Path) -> Model:
 
 def added(folder: Path) -> list[Model]:
     """Return the models that the user added, sorted by name."""
-    return [_described(path) for path in sorted(folder.glob(f"[!.]*/{DESCRIPTION}"))]
+    found = []
+    for path in sorted(folder.glob(f"[!.]*/{DESCRIPTION}")):
+        try:
+            found.append(described({**json.loads(path.read_bytes()), "name": path.parent.name}))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ModelDamaged(
+                f"{path} is invalid ({error}); remove its folder and add the model again"
+            ) from error
+    return found
 
 
 def installed(model: Model, folder: Path) -> bool:
@@ -217,9 +226,9 @@ def describe(model: Model, folder: Path) -> None:
 def settle(temporary: Path, final: Path) -> None:
     """Sync and rename; after a crash the final path has the old or the new content."""
     for path in (*temporary.rglob("*"), temporary):
-        _sync(path)
+        (sync_folder if path.is_dir() else flush_to_disk)(path)
     temporary.replace(final)
-    _sync(final.parent)
+    sync_folder(final.parent)
 
 
 def _paths(model: Model, folder: Path) -> dict[str, Path | None]:
@@ -237,29 +246,11 @@ def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
         if (beside := _PACKAGES / carried).is_file():
             yield beside
         else:
-            yield from _distributed(model.carrier, carried)
+            from importlib.metadata import PackageNotFoundError, distribution
+
+            with suppress(PackageNotFoundError):
+                yield Path(str(distribution(model.carrier).locate_file(carried)))
     yield folder / model.name / file.name
-
-
-def _distributed(carrier: str, path: PurePosixPath) -> Iterator[Path]:
-    """The place of a file of a distribution, if that is installed."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    with suppress(PackageNotFoundError):
-        yield Path(str(distribution(carrier).locate_file(path)))
-
-
-def _described(path: Path) -> Model:
-    try:
-        fields = json.loads(path.read_bytes())
-        files = {role: ModelFile(**file) for role, file in fields.pop("files").items()}
-        server = fields.pop("endpoint", None)
-        endpoint = Endpoint(**server) if server else None
-        return Model(**{**fields, "name": path.parent.name, "files": files, "endpoint": endpoint})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelDamaged(
-            f"{path} is invalid ({error}); remove its folder and add the model again"
-        ) from error
 
 
 def _is_good(path: Path, file: ModelFile) -> bool:
@@ -337,16 +328,6 @@ def _reaching(url: str, what: str, advice: str) -> Iterator[None]:
         raise FetchFailed(f"{url} {what}: {reason}; {advice}") from error
 
 
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows cannot sync a folder
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 # --- optimized graphs, kept in the cache folder: loading one takes a quarter of optimizing it again
 #
 # A model's own graph is verified and optimized by ONNX Runtime whenever a session is made, which is
@@ -383,18 +364,22 @@ class GraphCache:
         if self.find() is not None:
             return
         place = self._place()
+        record = _record(place)
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            made = Path(tempfile.mkdtemp(prefix=".", dir=self._folder))
-            try:
+            for folder in (self._folder, record.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with (
+                tempfile.TemporaryDirectory(prefix=".", dir=self._folder) as graphs,
+                tempfile.TemporaryDirectory(prefix=".", dir=record.parent) as records,
+            ):
+                made, noted = Path(graphs) / place.name, Path(records) / record.name
+                made.mkdir()
                 _optimize(model, made)
-                digests = _digests(made)
+                noted.write_text(json.dumps(_digests(made)))
                 if self.find() is None:  # another process may have been faster
                     shutil.rmtree(place, ignore_errors=True)
                     settle(made, place)
-                    _write(_record(place), json.dumps(digests).encode())
-            finally:
-                shutil.rmtree(made, ignore_errors=True)
+                    settle(noted, record)
 
     def _place(self) -> Path:
         """The folder of this model's graph for this ONNX Runtime on this kind of processor."""
@@ -407,18 +392,6 @@ def _record(place: Path) -> Path:
     """The file with the digests of what was kept in a place."""
     name = hashlib.sha256(os.path.realpath(place).encode(errors="surrogateescape")).hexdigest()
     return Config.data_folder() / "graphs" / f"{name}.json"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file for its owner only, as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    number, name = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        settle(Path(name), path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _digests(place: Path) -> dict[str, str]:

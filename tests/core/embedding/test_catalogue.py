@@ -21,7 +21,6 @@ from mcpvectordb.embedding.catalogue import (
     same_model,
     similarity,
 )
-from mcpvectordb.embedding.catalogue import endpoint_digest as digest
 from mcpvectordb.embedding.catalogue import fingerprint_of as of
 from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.embedding.tokenizer import SHIPPED
@@ -127,6 +126,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 RANDOM = np.random.default_rng(7)
 VECTOR = RANDOM.normal(size=384)
+digest = "endpoint:{}:{}".format  # of a processing and a fingerprint
 
 
 def test_the_same_model_with_rounding_is_the_same_model() -> None:

@@ -146,14 +146,14 @@ def test_a_vector_is_pooled_normalised_cut_and_scaled_to_length_one(
     found = pooled(output, pooling, layer_norm=layer_norm, dimension=dimension)
     assert found == pytest.approx(expected, abs=1e-4) and found.dtype == np.float32
     # One that is pooled already is only scaled.
-    firsts = pooled(output, "cls", dimension=dimension)
-    assert np.array_equal(firsts, pooled(output[:, 0], "mean", dimension=dimension))
+    firsts = pooled(output, "cls", False, dimension)
+    assert np.array_equal(firsts, pooled(output[:, 0], "mean", False, dimension))
 
 
 def test_a_zero_vector_stays_zero_and_a_nan_stays_a_nan():
     output = np.array([[0.0, 0.0], [math.nan, 1.0]], np.float32)
-    assert pooled(output, "mean")[0].tolist() == [0, 0]
-    assert np.isnan(pooled(output, "mean")[1]).all()
+    assert pooled(output, "mean", False, 2)[0].tolist() == [0, 0]
+    assert np.isnan(pooled(output, "mean", False, 2)[1]).all()
 
 
 @given(log_odds=st.floats(-1e4, 1e4))
