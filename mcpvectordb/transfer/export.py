@@ -82,7 +82,12 @@ def export(
             _write_folder(snapshot, path)
         else:
             with new_file(file, path, overwrite=overwrite) as new:
-                _write_file(snapshot, new.part, chosen, packed)
+                if chosen == "parquet":
+                    write_parquet(snapshot, new.part)
+                else:
+                    opener = gzip.open if packed else open
+                    with opener(new.part, "wt", encoding="utf-8", newline="") as text:
+                        (write_jsonl if chosen == "jsonl" else write_csv)(snapshot, text)
                 flush_to_disk(new.part)
             path = new.path
     left_out: tuple[str, ...] = ()
@@ -119,15 +124,6 @@ def target_format(path: Path, format: str | None) -> tuple[ExportFormat, bool]:
     if packed and format not in ("jsonl", "csv"):
         raise InvalidInput(f"only jsonl and csv are written as {_PACKED}, not {format}")
     return format, packed
-
-
-def _write_file(snapshot: ExportSnapshot, part: Path, format: ExportFormat, packed: bool) -> None:
-    if format == "parquet":
-        write_parquet(snapshot, part)
-        return
-    opener = gzip.open if packed else open
-    with opener(part, "wt", encoding="utf-8", newline="") as file:
-        (write_jsonl if format == "jsonl" else write_csv)(snapshot, file)
 
 
 def _write_folder(snapshot: ExportSnapshot, folder: Path) -> None:
@@ -272,13 +268,8 @@ _json_line = json.JSONEncoder(
 
 def write_jsonl(snapshot: ExportSnapshot, file: IO[str]) -> None:
     """Write everything, one object per line."""
-    for line in _lines(snapshot):
-        file.write(_json_line(line) + "\n")
-
-
-def _lines(snapshot: ExportSnapshot) -> Iterator[Line]:
     model = snapshot.model
-    yield {
+    header = {
         "mcpvectordb": JSONL_VERSION,
         "program": __version__,
         "created_at": dates.now(),
@@ -288,12 +279,16 @@ def _lines(snapshot: ExportSnapshot) -> Iterator[Line]:
         "settings": snapshot.settings(),
         "items": snapshot.items,
     }
-    yield from snapshot.libraries()
-    yield from snapshot.documents()
-    yield from snapshot.memories()
-    yield from snapshot.stores()
-    yield from snapshot.vectors()
-    yield {"kind": "end", "items": snapshot.items}
+    lines = chain(
+        [header],
+        snapshot.libraries(),
+        snapshot.documents(),
+        snapshot.memories(),
+        snapshot.stores(),
+        snapshot.vectors(),
+        [{"kind": "end", "items": snapshot.items}],
+    )
+    file.writelines(_json_line(line) + "\n" for line in lines)
 
 
 # --- Markdown
@@ -316,7 +311,13 @@ def write_markdown(snapshot: ExportSnapshot, folder: Path) -> None:
         name = names.of(place, inside.partition("://")[2] or inside, document["id"])
         known = ("id", "library", "source", "hash", "file_type", "modified", "created_at")
         own = {"title": document["title"], "mcpvectordb": {each: document[each] for each in known}}
-        _write(folder / name, page(own, document["metadata"], _body(document)))
+        # The text below its own front matter, whose content is metadata; code is in a fence.
+        text = str(document["text"])
+        if formats.by_name(Path(source).name) is formats.CODE:
+            text = fence(text, document["file_type"])
+        elif end := front_matter(text)[1]:
+            text = text[end:].lstrip("\r\n")
+        _write(folder / name, page(own, document["metadata"], text))
     for memory in snapshot.memories():
         id = str(memory["id"])
         name = names.of(["contexts", memory["thread"]], id, id)
@@ -340,16 +341,6 @@ def _write(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as written:
         written.write(content)
-
-
-def _body(document: Mapping[str, Any]) -> str:
-    """The text below its own front matter, whose content is metadata; code is in a fence."""
-    text = str(document["text"])
-    known = formats.by_name(Path(document["source"]).name)
-    if known is formats.CODE:
-        return fence(text, document["file_type"])
-    end = front_matter(text)[1]
-    return text[end:].lstrip("\r\n") if end else text
 
 
 def page(own: Mapping[str, Any], metadata: Mapping[str, Any], text: str) -> bytes:
@@ -403,13 +394,14 @@ def write_csv(snapshot: ExportSnapshot, file: IO[str]) -> None:
     table = csv.writer(file)
     table.writerow(COLUMNS)
     for row in _rows(snapshot):
-        table.writerow([_cell(row[name]) for name in COLUMNS])
-
-
-def _cell(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else value
+        cells = [
+            value.tolist() if hasattr(value, "tolist") else value
+            for value in (row[name] for name in COLUMNS)
+        ]
+        table.writerow(
+            json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else value
+            for value in cells
+        )
 
 
 def write_parquet(snapshot: ExportSnapshot, part: Path) -> None:

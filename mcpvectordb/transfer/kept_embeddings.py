@@ -103,10 +103,12 @@ def _difference(
         _, own = store.encoder.embed_texts(index, texts)
     except ModelError as error:
         return f"cannot be compared with those of the file's model: {error}"
-    cosines = sorted(
-        max(_cosine(each.raw, own[text], model.dimension) for text in each.embedded)
-        for each in sample
-    )
+    cosines = []
+    for each in sample:
+        rows = arrays.unpacked([each.raw, *(own[text] for text in each.embedded)], model.dimension)
+        units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        cosines.append(float((units[1:] @ units[0]).max()))
+    cosines.sort()
     if cosines[0] >= LEAST_COSINE or (
         cosines[0] >= LEAST_OF_ONE and cosines[1:2] >= [LEAST_COSINE]
     ):
@@ -151,8 +153,3 @@ def _hint(theirs: str, ours: str) -> str:
     if name == ours or name not in CATALOGUE:
         return ""
     return f" (a new file keeps them if it is made with MCPVECTORDB_MODEL={name})"
-
-
-def _cosine(first: bytes, second: bytes, dimension: int) -> float:
-    one, other = (arrays.unpacked([each], dimension)[0] for each in (first, second))
-    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))

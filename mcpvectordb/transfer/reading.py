@@ -49,9 +49,7 @@ from mcpvectordb.transfer.source import ImportSource, data_bytes
 SMALL_OUTPUT, MOST_OUTPUT = 10_000_000, 32_000_000_000
 """Bytes of items that a source of any size may have; beyond these, parse_output_ratio applies."""
 MOST_ITEM = 600_000_000  # bytes
-ITEM_BYTES = (
-    64  # that an item counts as more than it has: many small ones are as bad as a large one
-)
+ITEM_BYTES = 64  # an item counts as so many more: many small ones are as bad as a large one
 SILENT_SECONDS = 300.0  # for one item
 REPORT_EVERY = 2_000
 LONGEST_SAID = 500  # characters of what is said about a part that does not come
@@ -73,7 +71,6 @@ class ReadSource:
     def __init__(
         self,
         source: ImportSource,
-        scratch: Path,
         kind: str | None,
         options: ImportOptions,
         config: Config,
@@ -81,15 +78,17 @@ class ReadSource:
     ) -> None:
         self._source, self._progress = source, progress
         self._memory, self._ratio = 2 * config.parse_memory, config.parse_output_ratio
-        self._file, self.kind, self.total = scratch / "items", "", 0
+        self._file, self.kind, self.total = source.copies / "items", "", 0
         for each in [kinds.named(kind)] if kind else kinds.KINDS:
             inside = source.inside(each.file) or source
             expected = bool(kind) or inside.path.name == each.file
             inside.copy([pattern for pattern in each.beside if expected or "*" not in pattern])
+        # What is linked to in a folder may be read, too.
+        linked = _entries(source.path, links=True) if source.is_folder else ()
         request = {
             "path": str(source.path),
-            "readable": [str(scratch), *_readable(source)],
-            "copies": str(scratch),
+            "readable": [str(each) for each in (source.copies, source.path, *linked)],
+            "copies": str(source.copies),
             "kind": kind,
             "options": vars(options),
         }
@@ -193,13 +192,6 @@ def checked_folder(item: Item, named: str) -> Item:
     if isinstance(item, FollowedFolder) and item.confirmed and item.root != named:
         raise ValueError("another folder than the one that was named")
     return item
-
-
-def _readable(source: ImportSource) -> Iterator[str]:
-    """What the process may read: the source, and what is linked to in it."""
-    yield str(source.path)
-    if source.is_folder:
-        yield from map(str, _entries(source.path, links=True))
 
 
 def _entries(folder: Path, *, links: bool, levels: int = LEVELS) -> Iterator[Path]:

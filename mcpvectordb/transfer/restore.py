@@ -90,7 +90,13 @@ class Restore:
                     if active_model(sql) is None and accepted:
                         self._encoder.adopt(sql, made_by, *settings)
                 self._encoder.ensure_model()
-            self._index_keys(headers[0].get("settings"))
+            # The metadata keys of memories that the exported file indexed, in a new file.
+            said = headers[0].get("settings")
+            names = said.get("indexed_metadata") if isinstance(said, Mapping) else None
+            known = "SELECT 1 FROM settings WHERE name = 'indexed_metadata'"
+            with self._file.writing() as sql:
+                if isinstance(names, list) and not sql.execute(known).fetchone():
+                    self._store.metadata_index.use(sql, [str(name) for name in names])
         with self._file.reading(limited=False) as sql:
             active = active_model(sql)
             self._last_document, self._last_memory = sql.execute(
@@ -105,14 +111,6 @@ class Restore:
                 f"texts are embedded anew: the export was made with {made_by.name} "
                 f"({made_by.dimension} d), the model here is {here}"
             )
-
-    def _index_keys(self, settings: object) -> None:
-        """Index the metadata keys of memories that the exported file indexed, in a new file."""
-        names = settings.get("indexed_metadata") if isinstance(settings, Mapping) else None
-        with self._file.writing() as sql:
-            known = sql.execute("SELECT 1 FROM settings WHERE name = 'indexed_metadata'").fetchone()
-            if isinstance(names, list) and not known:
-                self._store.metadata_index.use(sql, [str(name) for name in names])
 
     def _checked(self, records: list[Line], read: Callable[[Line], Checked]) -> Iterator[Checked]:
         """The items of records that can be stored; others are reported."""
@@ -221,16 +219,13 @@ class Restore:
             for memory in memories:
                 id = self._memory_here(sql, memory)
                 self._report.count("known" if id else "added", "memories")
-                if not self._report.dry_run:
-                    id = id or self._add_memory(sql, memory)
-                    self._settle(sql, self._store.memories, id, memory)
-
-    def _add_memory(self, sql: Sql, memory: ReceivedItem) -> int:
-        """Store a memory, beside one that is here under its uid: that has another content."""
-        version = memory.version
-        if MemoryItems.find(sql, version.item) is not None:
-            version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
-        return self._target.memories.versioned.put(sql, version, memory.content)
+                if self._report.dry_run:
+                    continue
+                version = memory.version
+                if not id and MemoryItems.find(sql, version.item):  # of another content
+                    version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
+                id = id or self._target.memories.versioned.put(sql, version, memory.content)
+                self._settle(sql, self._store.memories, id, memory)
 
     def _memory_here(self, sql: Sql, memory: ReceivedItem) -> int:
         """The id of the memory that is here already; 0 if there is none.
