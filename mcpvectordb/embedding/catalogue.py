@@ -6,14 +6,13 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpvectordb.errors import InvalidInput, ModelMissing
+from mcpvectordb.errors import InvalidInput
 from mcpvectordb.storage.lazy import np
 
 if TYPE_CHECKING:
@@ -200,16 +199,6 @@ def in_english(measured: Mapping[str, float]) -> float | None:
     """The mean of what was measured on collections in English; None if one is missing."""
     known = [measured[name] for name in ENGLISH_COLLECTIONS if name in measured]
     return sum(known) / len(known) if len(known) == len(ENGLISH_COLLECTIONS) else None
-
-
-def get(name: str, *, also: Iterable[Model] = ()) -> Model:
-    """Return the model of this name from the catalogue or `also`; ModelMissing lists all names."""
-    known = {**CATALOGUE, **{model.name: model for model in also}}
-    if name in known:
-        return known[name]
-    near = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise ModelMissing(f"there is no model {name!r}{hint} (known are {', '.join(known)})")
 
 
 # --- the embedding of a fixed text, by which the model behind an endpoint is recognised

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from mcpvectordb.embedding.catalogue import (
     Model,
     ModelFile,
     described,
-    get,
     is_endpoint,
     same_model,
 )
@@ -65,8 +65,18 @@ _PACKAGES = Path(__file__).parents[2]
 
 
 def find(name: str, folder: Path) -> Model:
-    """Return the model of this name from the catalogue or from the folder of added models."""
-    return CATALOGUE.get(name) or get(name, also=added(folder))
+    """Return the model of this name from the catalogue or from the folder of added models.
+
+    ModelMissing lists all names.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    known = {**CATALOGUE, **{model.name: model for model in added(folder)}}
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ModelMissing(f"there is no model {name!r}{hint} (known are {', '.join(known)})")
 
 
 def embedder(name: str, folder: Path) -> Model:
@@ -101,7 +111,7 @@ def find_build(name: str, digest: str, folder: Path) -> Model:
 
 def default(folder: Path) -> Model:
     """Return the best installed model, for a new database without a named model."""
-    models = [get(name) for name in DEFAULT]
+    models = [CATALOGUE[name] for name in DEFAULT]
     return next((model for model in models if installed(model, folder)), models[-1])
 
 

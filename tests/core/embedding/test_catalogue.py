@@ -16,7 +16,6 @@ from mcpvectordb.embedding.catalogue import (
     FINGERPRINT_TEXT,
     SAME_MODEL,
     VOCABULARY,
-    get,
     is_endpoint,
     same_model,
     similarity,
@@ -24,7 +23,7 @@ from mcpvectordb.embedding.catalogue import (
 from mcpvectordb.embedding.catalogue import fingerprint_of as of
 from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.embedding.tokenizer import SHIPPED
-from mcpvectordb.embedding.weights import locate, sha256
+from mcpvectordb.embedding.weights import find, locate, sha256
 from mcpvectordb.errors import InvalidInput, ModelMissing
 
 # Database files contain these digests: if one changes, all files with that model must be embedded
@@ -59,12 +58,12 @@ def test_the_digests_of_the_catalogue_never_change():
     ],
 )
 def test_a_digest_depends_on_everything_that_determines_a_vector(change):
-    model = get("nomic-embed-text-v1.5")
+    model = CATALOGUE["nomic-embed-text-v1.5"]
     assert replace(model, **change).digest != model.digest
 
 
 def test_a_digest_does_not_depend_on_other_fields():
-    model = get("all-MiniLM-L6-v2")
+    model = CATALOGUE["all-MiniLM-L6-v2"]
     assert (
         replace(model, name="other", licence="", carrier=None, vector_weight=0.1).digest
         == model.digest
@@ -88,9 +87,9 @@ def test_the_error_for_an_unknown_name_has_the_nearest_and_all_names():
     with pytest.raises(
         ModelMissing, match=r"did you mean bge-small-en-v1\.5\?.*all-MiniLM-L6-v2.*nomic"
     ):
-        get("bge-smal-en")
+        find("bge-smal-en", Path("nowhere"))
     with pytest.raises(ModelMissing, match=r"there is no model 'xyzzy' \(known are"):
-        get("xyzzy")
+        find("xyzzy", Path("nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -104,12 +103,12 @@ def test_the_error_for_an_unknown_name_has_the_nearest_and_all_names():
     ],
 )
 def test_each_model_has_the_command_that_installs_it(name, command):
-    assert get(name).command == command
+    assert CATALOGUE[name].command == command
 
 
 def test_an_unknown_pooling_is_refused():
     with pytest.raises(InvalidInput, match="pooling must be mean or cls, not 'max'"):
-        replace(get("all-MiniLM-L6-v2"), pooling="max")
+        replace(CATALOGUE["all-MiniLM-L6-v2"], pooling="max")
 
 
 def test_importing_the_package_loads_nothing_heavy():

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER, Model, get
+from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER, Model
 from mcpvectordb.embedding.embedder import (
     OnnxEmbedder,
     Reranker,
@@ -615,7 +615,7 @@ def test_metadata_in_the_header_is_allowed(tmp_path: Path) -> None:
 
 @needs_the_static_model
 def test_the_real_model_knows_what_is_alike() -> None:
-    model = get("potion-base-8M")
+    model = CATALOGUE["potion-base-8M"]
     embedder = StaticEmbedder(model, weights.locate(model, Config().models_folder()))
     car, vehicle, soup = checked(embedder, ["a fast car", "a quick vehicle", "a bowl of soup"])
     assert car @ vehicle > 0.5 > car @ soup
