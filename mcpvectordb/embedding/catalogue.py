@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -173,8 +173,11 @@ def described(fields: dict[str, Any]) -> Model:
 # vectors do not compare. nomic-embed-text-v1.5 was trained on 2,048 tokens, and no chunk is longer.
 # The vocabulary of potion-base-8M is that of the BERT family without its unused entries; the
 # package that carries it needs forty others, none of which its files need.
-_MODELS = json.loads(Path(__file__).with_name("catalogue.json").read_bytes())
-CATALOGUE: Mapping[str, Model] = {entry["name"]: described(entry) for entry in _MODELS}
+_DATA = json.loads(Path(__file__).with_name("catalogue.json").read_bytes())
+CATALOGUE: Mapping[str, Model] = {entry["name"]: described(entry) for entry in _DATA["models"]}
+PREFIXES: Mapping[str, Sequence[str]] = _DATA["prefixes"]
+"""What models were trained to see in front of a query and a passage, by the beginning of the name
+that servers give them, without a namespace; the longer beginning comes first."""
 
 # The vocabulary of the uncased BERT family is part of this package, for models whose carrier has no
 # tokenizer.

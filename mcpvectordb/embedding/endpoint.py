@@ -38,6 +38,7 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.add_model import USUAL_TOKENS, check_name
 from mcpvectordb.embedding.catalogue import (
     FINGERPRINT_TEXT,
+    PREFIXES,
     SAME_MODEL,
     Endpoint,
     Model,
@@ -625,23 +626,6 @@ def scores_by_index(answer: Any, count: int) -> list[float]:
 LONGEST_TIMEOUT = 3_600.0
 _TEXTS = ("Tea is steeped for three minutes.", "The budget of the year 2025 was approved.")
 _QUESTION = "How long does tea steep?"
-SEARCH_PREFIX = "Represent this sentence for searching relevant passages: "
-# What models were trained to see in front of a query and a passage, by the beginning of the name
-# that servers give them, without a namespace; the longer beginning comes first.
-PREFIXES = (
-    ("nomic-embed-text", "search_query: ", "search_document: "),
-    ("text-embedding-nomic-embed-text", "search_query: ", "search_document: "),
-    ("multilingual-e5", "query: ", "passage: "),
-    ("snowflake-arctic-embed2", "query: ", ""),
-    ("snowflake-arctic-embed-l-v2", "query: ", ""),
-    ("snowflake-arctic-embed-m-v2", "query: ", ""),
-    ("snowflake-arctic-embed", SEARCH_PREFIX, ""),
-    ("mxbai-embed-large", SEARCH_PREFIX, ""),
-    ("bge-small-en", SEARCH_PREFIX, ""),
-    ("bge-base-en", SEARCH_PREFIX, ""),
-    ("bge-large-en", SEARCH_PREFIX, ""),
-    ("embeddinggemma", "task: search result | query: ", "title: none | text: "),
-)
 
 
 def add_endpoint(
@@ -704,7 +688,7 @@ def add_endpoint(
         query_timeout=query_timeout,
     )
     family = model.rpartition("/")[2].lower()
-    known = next((each[1:] for each in PREFIXES if family.startswith(each[0])), ("", ""))
+    known = next((PREFIXES[name] for name in PREFIXES if family.startswith(name)), ("", ""))
     described = Model(
         name=name,
         dimension=1,

@@ -360,9 +360,9 @@ def page(own: Mapping[str, Any], metadata: Mapping[str, Any], text: str) -> byte
     return f"---\n{head}---\n{text}".encode()
 
 
-# Names of files are such that every system accepts. A source may be ../../etc/passwd, C:\con, a URL,
-# or 5,000 characters of anything. The names made of them stay inside of their folder, hide nothing,
-# and are different on disks that ignore case, too.
+# Every system accepts the names of files. A source may be ../../etc/passwd, C:\con, a URL, or 5,000
+# characters of anything. The names made of them stay inside of their folder, hide nothing, and are
+# different on disks that ignore case, too.
 
 LONGEST_NAME = 120  # bytes of a name: systems allow 255, and suffixes are added to it
 LONGEST_PATH = 200  # characters: some programs on Windows allow 260 with the folders above

@@ -21,11 +21,10 @@ from hypothesis import given
 
 from mcpvectordb import Config, EndpointFailed, InvalidInput, ModelDamaged, add_endpoint
 from mcpvectordb.embedding import endpoint, weights
-from mcpvectordb.embedding.catalogue import FINGERPRINT_TEXT, Model
+from mcpvectordb.embedding.catalogue import FINGERPRINT_TEXT, PREFIXES, Model
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.endpoint import (
     MOST_DIMENSIONS,
-    PREFIXES,
     EndpointClient,
     EndpointEmbedder,
     EndpointReranker,
@@ -830,7 +829,7 @@ def test_known_models_get_their_prefixes(
 
 
 def test_no_known_prefix_hides_a_longer_one() -> None:
-    names = [name for name, _, _ in PREFIXES]
+    names = list(PREFIXES)
     for place, name in enumerate(names):
         assert not any(name.startswith(before) for before in names[:place])
 
