@@ -19,7 +19,8 @@ for as long as if that had been done here now.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from mcpvectordb import metadata
@@ -84,7 +85,12 @@ class FileMerge:
             self._history.stamp(sql)
             self._models = self._adopt_model(sql, other)
             self._merge_stores(sql, other)
-            for version in self._each_present(other):
+            tables = ("documents", "contexts", "vectors", "libraries")
+            total = sum(other.execute(f"SELECT count(*) FROM {each}").get for each in tables)
+            present = chain.from_iterable(each.present(other) for each in self._shelves.values())
+            for done, version in enumerate(present):
+                if self._progress and done % _REPORT_EVERY == 0:
+                    self._progress(Progress(step="merge", done=done, total=total))
                 self._merge_present(sql, other, version)
             self._room = self._history.spare(sql)
             for version, until in self._theirs.history.all(other):
@@ -110,19 +116,6 @@ class FileMerge:
         if not 0 <= stamp <= self._last:
             raise Damaged(f"the stamp {stamp} of {what} was never shown by its clock")
         return stamp
-
-    def _each_present(self, other: Sql) -> Iterator[Version]:
-        total = sum(
-            other.execute(f"SELECT count(*) FROM {table}").get
-            for table in ("documents", "contexts", "vectors", "libraries")
-        )
-        done = 0
-        for shelf in self._shelves.values():
-            for version in shelf.present(other):
-                if self._progress and done % _REPORT_EVERY == 0:
-                    self._progress(Progress(step="merge", done=done, total=total))
-                done += 1
-                yield version
 
     # Items.
 

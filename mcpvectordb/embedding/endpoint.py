@@ -461,10 +461,13 @@ class EndpointEmbedder(EndpointClient):
             first = self._vectors(inputs[:middle], deadline)
             return first + self._vectors(inputs[middle:], deadline)
         [text] = inputs
+        middle = len(text) // 2
+        space = max(text.rfind(mark, middle // 2, middle) for mark in " \n\t")
+        cut = space if space > 0 else middle
         try:
-            halves = _halves(text) if halvings else []
-            if not halves:
+            if not halvings or not middle:
                 raise refused
+            halves = text[:cut], text[cut:]
             parts = [self._vectors([half], deadline, halvings - 1) for half in halves]
         except InputRefused as last:
             if halvings < HALVINGS:
@@ -556,14 +559,6 @@ def _mean(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
     mean = np.mean(vectors, axis=0)
     norm = np.linalg.norm(mean)
     return vectors[0] if norm < SMALLEST_NORM else mean / norm
-
-
-def _halves(text: str) -> list[str]:
-    """A text in two parts, cut at white space near its middle; none if it is too short."""
-    middle = len(text) // 2
-    space = max(text.rfind(mark, middle // 2, middle) for mark in " \n\t")
-    cut = space if space > 0 else middle
-    return [text[:cut], text[cut:]] if middle else []
 
 
 # --- a reranker: `/rerank` as Cohere, Jina, vLLM, llama.cpp and TEI have it

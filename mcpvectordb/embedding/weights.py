@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding.catalogue import (
@@ -42,9 +42,6 @@ from mcpvectordb.errors import (
 )
 from mcpvectordb.records import Progress, ProgressCallback, Record
 from mcpvectordb.storage.new_file import flush_to_disk, sync_folder
-
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
 
 
 class Removed(Record):
@@ -289,23 +286,6 @@ def _fetch(url: str, target: Path, file: ModelFile, progress: ProgressCallback) 
 
 def _download(url: str, part: Path, have: int, file: ModelFile, progress: ProgressCallback) -> int:
     """Append the rest of the file to `part`, which has so many bytes; return its new size."""
-    with (
-        _answer(url, have) as response,
-        # A server without support for ranges sends everything again.
-        part.open("ab" if response.status == 206 else "wb") as stream,
-    ):
-        while stream.tell() <= file.size:  # more is another file, perhaps an endless one
-            with _reaching(url, "broke off", _RESUME):
-                block = response.read(BLOCK)
-            if not block:
-                break
-            stream.write(block)
-            progress(Progress(step=file.name, done=stream.tell(), total=file.size))
-    return part.stat().st_size
-
-
-def _answer(url: str, have: int) -> HTTPResponse:
-    """What a server answers to a request for a file, from a byte on if it has so many."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -316,13 +296,22 @@ def _answer(url: str, have: int) -> HTTPResponse:
         parse_url(url)
         request = Request(url, headers=headers)  # noqa: S310 - it is http or https
         try:
-            answer: HTTPResponse = urlopen(request, timeout=TIMEOUT, context=tls())  # noqa: S310
+            response = urlopen(request, timeout=TIMEOUT, context=tls())  # noqa: S310
         except HTTPError as error:
             error.close()
             if error.code == 416 and have:  # the server's file is shorter than our part
-                return _answer(url, 0)
+                return _download(url, part, 0, file, progress)
             raise FetchFailed(f"{url} answered {error.code} {error.reason}") from None
-        return answer
+    # A server without support for ranges sends everything again.
+    with response, part.open("ab" if response.status == 206 else "wb") as stream:
+        while stream.tell() <= file.size:  # more is another file, perhaps an endless one
+            with _reaching(url, "broke off", _RESUME):
+                block = response.read(BLOCK)
+            if not block:
+                break
+            stream.write(block)
+            progress(Progress(step=file.name, done=stream.tell(), total=file.size))
+    return part.stat().st_size
 
 
 @contextmanager

@@ -44,7 +44,12 @@ def repair(sql: Sql, indexes: Sequence[ChunkIndex]) -> tuple[list[str], list[str
     # Foreign keys hold again when rows that refer to missing rows are deleted.
     sql.execute("PRAGMA defer_foreign_keys = ON")
     lost = [*_repair_values(sql), *_remove_bad_embeddings(sql)]
-    _remove_unpublished(sql)
+    # What was being written or removed never counted as a document, or no longer.
+    for table, key in (("document_chunks", "owner"), ("documents", "key")):
+        sql.execute(
+            f"DELETE FROM {table} WHERE {key} IN (SELECT document FROM unpublished_documents)"
+        )
+    sql.execute("DELETE FROM unpublished_documents")
     _add_missing_owners(sql)
     gaps = [set(_close_gaps(sql, index)) for index in indexes]
     lost += [*_delete_orphans(sql), *_delete_empty(sql)]
@@ -104,15 +109,6 @@ def _unusable(sql: Sql, select: str, *, of_user: bool = False) -> list[tuple[int
         or not arrays.fits(embedding, dimension, of_user=of_user)
         or not np.isfinite(arrays.unpacked([embedding], dimension)).all()
     ]
-
-
-def _remove_unpublished(sql: Sql) -> None:
-    """Delete what was being written or removed: it never counted as a document, or no longer."""
-    for table, key in (("document_chunks", "owner"), ("documents", "key")):
-        sql.execute(
-            f"DELETE FROM {table} WHERE {key} IN (SELECT document FROM unpublished_documents)"
-        )
-    sql.execute("DELETE FROM unpublished_documents")
 
 
 def _add_missing_owners(sql: Sql) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -13,6 +12,7 @@ import apsw
 from mcpvectordb.database import Database
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput, NotOurFile, Unreadable, Unwritable
+from mcpvectordb.records import Record
 from mcpvectordb.recovery.raw_pages import DamagedFile
 from mcpvectordb.recovery.repair import repair
 from mcpvectordb.storage.file import PAGE_SIZE
@@ -23,8 +23,7 @@ _DERIVED = {"document_pending", "context_pending", "cache", "changes", "library_
 _COUNTED = "documents document_chunks document_embeddings vectors contexts libraries".split()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Salvaged:
+class Salvaged(Record):
     """What was salvaged.
 
     path        the new file

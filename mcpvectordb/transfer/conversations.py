@@ -57,7 +57,7 @@ def read_export(
                     yield UnreadPart(what=f"{name}: an element that is no conversation")
         except ParseFailed as error:
             yield UnreadPart(what=f"{name}, {error}")
-    yield from _not_kept(left)
+    yield from (NotKept(what=what, count=count) for what, count in left.items())
 
 
 def _memory(
@@ -72,11 +72,6 @@ def _memory(
         created_at=time,
         metadata=values.metadata(said),
     )
-
-
-def _not_kept(left: Counter[str]) -> Iterator[NotKept]:
-    """What was left out, for the report."""
-    return (NotKept(what=what, count=count) for what, count in left.items())
 
 
 def _joined(parts: list[str]) -> str:
@@ -285,7 +280,7 @@ def read_sessions(source: ImportSource, options: ImportOptions) -> Iterator[Item
             if item is not None and item.id not in seen:
                 seen.add(item.id)
                 yield item
-    yield from _not_kept(left)
+    yield from (NotKept(what=what, count=count) for what, count in left.items())
 
 
 def _session_title(path: Path) -> str:

@@ -46,7 +46,7 @@ class Offered(NamedTuple):
     owner: int
     passage: IndexedChunk
     raw: bytes
-    embedded: tuple[str, ...]
+    embedded: Sequence[str]
 
 
 def keep(store: OpenStore, index: ChunkIndex, owners: Mapping[int, TextItem]) -> Counter[str]:
@@ -66,7 +66,10 @@ def keep(store: OpenStore, index: ChunkIndex, owners: Mapping[int, TextItem]) ->
         if isinstance(found, str):
             outcomes[owner] = found
         else:
-            texts = _embedded(owners[owner], passage)
+            texts = [passage.embedding_text, passage.text]
+            headings = owners[owner].metadata.get("headings")
+            if isinstance(headings, list) and all(isinstance(each, str) for each in headings):
+                texts.append(embedding_text(passage.title, headings, passage.header, passage.text))
             offered[owners[owner].model].append(Offered(owner, passage, found, texts))
     for name, some in offered.items():
         reason = _difference(store, index, model, name, some)
@@ -115,15 +118,6 @@ def _difference(
         return ""
     said = f" of {name}" if name else " of the source"
     return f"those{said} differ from those of {model.name}{_hint(name, model.name)}"
-
-
-def _embedded(item: TextItem, passage: IndexedChunk) -> tuple[str, ...]:
-    """The texts of which the source's embedding of a passage may be one."""
-    texts = [passage.embedding_text, passage.text]
-    headings = item.metadata.get("headings")
-    if isinstance(headings, list) and all(isinstance(each, str) for each in headings):
-        texts.append(embedding_text(passage.title, headings, passage.header, passage.text))
-    return tuple(dict.fromkeys(texts))
 
 
 def _offer(item: TextItem, passage: IndexedChunk, model: ModelRow) -> bytes | str:

@@ -119,7 +119,9 @@ class ReadSource:
 
     def _read(self, process: foreign.ForeignProcess, request: bytes, file: IO[bytes]) -> None:
         """Write all items to a file as they come, within the limits."""
-        rest = most = min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * _size(self._source.path))
+        path = self._source.path
+        on_disk = _entries(path, links=False) if path.is_dir() else (path, Path(f"{path}-wal"))
+        rest = most = min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * sum(map(data_bytes, on_disk)))
         count, expired = 0, threading.Event()
         try:
             foreign.send(process.process.stdin, request)
@@ -135,8 +137,8 @@ class ReadSource:
                         rest -= len(answer) + ITEM_BYTES
                         if rest < 0:
                             raise TooLarge(
-                                f"{self._source.path} has items of more than {most:,} bytes, "
-                                f"{self._ratio} times its size; nothing was imported "
+                                f"{path} has items of more than {most:,} bytes, {self._ratio} "
+                                "times its size; nothing was imported "
                                 f"{how_to_allow('parse_output_ratio')}"
                             )
                         self._keep(file, answer)
@@ -154,7 +156,7 @@ class ReadSource:
             reason = f"{reason}; nothing was imported"
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             reason = f"its reader gave an invalid answer ({error})"
-        raise ParseFailed(f"{self._source.path} cannot be read: {reason}")
+        raise ParseFailed(f"{path} cannot be read: {reason}")
 
     def _ended(self, said: dict[str, Any]) -> bool:
         """Note what the process says; whether that was the end."""
@@ -202,13 +204,6 @@ def _entries(folder: Path, *, links: bool, levels: int = LEVELS) -> Iterator[Pat
                 yield Path(each.path)
             if levels > 1 and each.is_dir():
                 yield from _entries(Path(each.path), links=links, levels=levels - 1)
-
-
-def _size(path: Path) -> int:
-    """The bytes that a source has on the disk."""
-    if path.is_dir():
-        return sum(map(data_bytes, _entries(path, links=False)))
-    return data_bytes(path) + data_bytes(Path(f"{path}-wal"))
 
 
 # --- both ends of the pipe

@@ -101,7 +101,11 @@ def _item(
         for each in cells
         if isinstance(each, str | int | float) and not isinstance(each, bool) and str(each).strip()
     )
-    metadata = _metadata(row, fields)
+    # The named fields or all others; an object in `metadata` is spread out.
+    used = {fields.id, *fields.text, fields.title, fields.embedding, "metadata"}
+    named = fields.metadata or [name for name in row if name not in used]
+    found = values.metadata({name: row[name] for name in named if row.get(name) not in (None, "")})
+    metadata = found if fields.metadata else {**values.metadata(row.get("metadata")), **found}
     if _given(row, fields):
         why_not = "an embedding that is no list of finite numbers"
     else:
@@ -124,15 +128,6 @@ def _item(
 def _cell(row: Row, field: str) -> Any:
     """What a row has in a field; None if there is no such field."""
     return row.get(field) if field else None
-
-
-def _metadata(row: Row, fields: ImportOptions) -> dict[str, Any]:
-    """The named fields or all others; an object in `metadata` is spread out."""
-    used = {fields.id, *fields.text, fields.title, fields.embedding, "metadata"}
-    named = fields.metadata or [name for name in row if name not in used]
-    found = values.metadata({name: row[name] for name in named if row.get(name) not in (None, "")})
-    inner = values.metadata(row.get("metadata")) if not fields.metadata else {}
-    return {**inner, **found}
 
 
 def _id(given: object, text: str, metadata: Mapping[str, Any]) -> str:

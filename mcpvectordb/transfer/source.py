@@ -139,6 +139,7 @@ class ForeignDatabase:
 
     columns    the columns of each ordinary table
     virtual    the CREATE statement of each virtual table
+    application_id  the number by which a program marks its files; 0 if it does not
     damaged    the tables of which something could not be read
     unread     one sentence for each of them, and for other damage
     """
@@ -154,8 +155,14 @@ class ForeignDatabase:
         self.unread: list[str] = []
         self.damaged: set[str] = set()
         try:
-            self._accept_damaged_schema()
+            try:
+                self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            except (apsw.CorruptError, apsw.SQLError):  # SQLite is to skip what is wrong in it
+                self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it is read-only anyway
+                self._sql.execute("PRAGMA writable_schema = ON").fetchall()
+                self.unread.append("a part of the schema is damaged")
             self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
+            self.application_id = int(self._sql.execute("PRAGMA application_id").get)
             self.columns, self.virtual = self._schema()
             if self.unread and not self.columns:
                 raise apsw.CorruptError("no table of it is readable")
@@ -167,11 +174,6 @@ class ForeignDatabase:
                 f"{path} cannot be read ({error}): it is damaged or encrypted; nothing was "
                 "imported. Go back to a copy of it, or recover it with its own program"
             ) from error
-
-    @property
-    def application_id(self) -> int:
-        """The number by which a program marks its files; 0 if it does not."""
-        return int(self._sql.execute("PRAGMA application_id").get)
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is an ordinary table with these columns."""
@@ -236,15 +238,6 @@ class ForeignDatabase:
         if table not in self.damaged:
             self.damaged.add(table)
             self.unread.append(f"some rows of the table {table} could not be read")
-
-    def _accept_damaged_schema(self) -> None:
-        """Have SQLite skip what is wrong in the schema, if it does not accept all of it."""
-        try:
-            self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        except (apsw.CorruptError, apsw.SQLError):
-            self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # the snapshot is read-only anyway
-            self._sql.execute("PRAGMA writable_schema = ON").fetchall()
-            self.unread.append("a part of the schema is damaged")
 
     def _schema(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         """The columns of ordinary tables, and the statements of virtual ones."""
