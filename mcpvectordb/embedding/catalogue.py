@@ -18,6 +18,7 @@ from mcpvectordb.storage.lazy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_DIMENSIONS = 8192  # that sqlite-vec stores
 Pooling = Literal["mean", "cls"]
 ModelKind = Literal["embedder", "reranker"]
 
@@ -64,11 +65,17 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         texts = (self.url, self.model, self.key_variable, self.fingerprint)
-        numbers = (self.dimensions or 1, self.batch_size, self.timeout, self.query_timeout)
-        if not all(isinstance(text, str) for text in texts) or not all(
-            isinstance(number, int | float) and number > 0 for number in numbers
-        ):
+        if not all(isinstance(text, str) for text in texts):
             raise TypeError("the endpoint's values have the wrong types")
+        if not 1 <= (1 if self.dimensions is None else self.dimensions) <= MOST_DIMENSIONS:
+            raise InvalidInput(f"dimensions must be 1 to {MOST_DIMENSIONS}, not {self.dimensions}")
+        if not 2 <= self.batch_size <= 2_048:
+            raise InvalidInput(f"batch_size must be 2 to 2048, not {self.batch_size}")
+        for name in ("timeout", "query_timeout"):
+            if not 0 < getattr(self, name) <= 3_600:
+                raise InvalidInput(
+                    f"{name} must be above 0 and at most 3600 seconds, not {getattr(self, name)}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,18 +155,15 @@ def _from_vocabulary(path: Path) -> Tokenizer:
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.processors import TemplateProcessing
+    from tokenizers.processors import BertProcessing
 
     words = path.read_text(encoding="utf-8").splitlines()
     vocabulary = {word: number for number, word in enumerate(words)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106 - no password
     tokenizer.normalizer = BertNormalizer()
     tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")],
-    )
+    end, begin = ((mark, vocabulary[mark]) for mark in ("[SEP]", "[CLS]"))
+    tokenizer.post_processor = BertProcessing(end, begin)
     return tokenizer
 
 

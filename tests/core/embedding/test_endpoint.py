@@ -21,10 +21,9 @@ from hypothesis import given
 
 from mcpvectordb import Config, EndpointFailed, InvalidInput, ModelDamaged, add_endpoint
 from mcpvectordb.embedding import endpoint, weights
-from mcpvectordb.embedding.catalogue import FINGERPRINT_TEXT, PREFIXES, Model
+from mcpvectordb.embedding.catalogue import FINGERPRINT_TEXT, MOST_DIMENSIONS, PREFIXES, Model
 from mcpvectordb.embedding.embedder import checked
 from mcpvectordb.embedding.endpoint import (
-    MOST_DIMENSIONS,
     EndpointClient,
     EndpointEmbedder,
     EndpointReranker,
