@@ -106,15 +106,6 @@ class LangChainStore(VectorStore):
                 self.db.documents.update(stored.document.id, metadata=wanted)
         return names
 
-    def add_documents(self, documents: list[LangChainDocument], **options: Any) -> list[str]:
-        """Store documents under their ids, or under new ones, and return these."""
-        options.setdefault("ids", [each.id for each in documents])
-        return self.add_texts(
-            [each.page_content for each in documents],
-            [each.metadata for each in documents],
-            **options,
-        )
-
     def get_by_ids(self, ids: Sequence[str], /) -> list[LangChainDocument]:
         """The documents with these ids, in their order; unknown ids are left out."""
         found = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -160,25 +159,18 @@ class Restore:
 
     def _new(self, sql: Sql, documents: list[ReceivedItem]) -> Iterator[ReceivedItem]:
         """The documents that are not here; the others are reported."""
-        rows = sql.execute(
-            "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps([each.version.local["id"] for each in documents]),),
-        )
-        ids = {id for (id,) in rows}
-        here = {
-            (library, source): hash
-            for library, source, hash in sql.execute(
-                "SELECT library, source, hash FROM published_documents WHERE key <= ? "
-                "AND source IN (SELECT value FROM json_each(?))",
-                (self._last_document, json.dumps([each.version.item.name for each in documents])),
-            )
-        }
+        ids: set[str] = set()
         for each in documents:
             item, id = each.version.item, each.version.local["id"]
-            hash = here.get((item.place, item.name))
-            if id in ids or hash == (each.version.fields or {})["hash"]:
+            taken = sql.execute("SELECT 1 FROM documents WHERE id = ?", (id,)).fetchone()
+            here = sql.execute(
+                "SELECT hash FROM published_documents WHERE library = ? AND source = ? "
+                "AND key <= ? ORDER BY +key DESC LIMIT 1",
+                (item.place, item.name, self._last_document),
+            ).fetchone()
+            if taken or id in ids or here == ((each.version.fields or {})["hash"],):
                 self._report.count("known", "documents")
-            elif hash is not None:
+            elif here is not None:
                 self._report.skip(item.name, OTHER_VERSION)
             else:
                 self._report.count("added", "documents")
