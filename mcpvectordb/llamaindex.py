@@ -96,10 +96,7 @@ class LlamaIndexStore(BasePydanticVectorStore):
         self._remove(self._matching([Condition(_DOCUMENT, "eq", ref_doc_id)]))
 
     def delete_nodes(
-        self,
-        node_ids: list[str] | None = None,
-        filters: MetadataFilters | None = None,
-        **_: Any,
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
     ) -> None:
         """Delete the nodes with these ids that fulfil the filters; one of both must be given."""
         if node_ids is None and filters is None:

@@ -430,8 +430,5 @@ def unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def sigmoid(log_odds: float) -> float:
     """Return the probability, 0 to 1, for log odds."""
-    return (
-        1 / (1 + math.exp(-log_odds))
-        if log_odds >= 0
-        else math.exp(log_odds) / (1 + math.exp(log_odds))
-    )
+    odds = math.exp(-abs(log_odds))  # at most 1: no exponent is too large
+    return (1 if log_odds >= 0 else odds) / (1 + odds)

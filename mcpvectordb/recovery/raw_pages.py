@@ -232,12 +232,10 @@ def _layouts(version: int) -> tuple[dict[str, int], dict[str, int]]:
     for step in range(version):
         migrate(scratch, step)
     names = {each.name for each in tables(version)}
+    roots = "SELECT name, rootpage FROM sqlite_schema"
     new, compacted = (
         {name: root for name, root in scratch.execute(select) if name in names}
-        for select in (
-            "SELECT name, rootpage FROM sqlite_schema",
-            "VACUUM; SELECT name, rootpage FROM sqlite_schema",
-        )
+        for select in (roots, f"VACUUM; {roots}")
     )
     scratch.close()
     return new, compacted

@@ -209,13 +209,8 @@ def _entries(folder: Path, *, links: bool, levels: int = LEVELS) -> Iterator[Pat
 # --- both ends of the pipe
 
 
-_TYPES: dict[str, type] = {
-    **dict.fromkeys(("metadata", "fields", "descriptions", "embeddings"), dict),
-    **dict.fromkeys(("tags", "ignore", "images"), list),
-    "count": int,
-    "confirmed": bool,
-}
-"""The type of each field of items that is no text; bytes are base64."""
+_TYPES = {"Mapping": dict, "Sequence": list, "int": int, "bool": bool}
+"""What a field of an item is in JSON, by its declared type; others are texts, bytes as base64."""
 
 
 def pack(item: Item) -> bytes:
@@ -243,7 +238,8 @@ def unpack(packed: bytes) -> Item:
     fields: dict[str, Any] = json_text.loads(packed)
     kind = _ITEMS[fields.pop("item")]
     for name, value in fields.items():
-        if type(value) is not _TYPES.get(name, str):
+        declared = str(kind.__dataclass_fields__[name].type).partition("[")[0]
+        if type(value) is not _TYPES.get(declared, str):
             raise TypeError(f"its {name} is of another type")
     images = fields.get("images", ())
     media_types = [each["mime_type"] for each in images]
@@ -257,12 +253,7 @@ def unpack(packed: bytes) -> Item:
         fields["embeddings"] = {text: from_base64(each, "an embedding") for text, each in found}
     if "images" in fields:
         fields["images"] = [
-            Image(
-                data=from_base64(each["data"], "an image"),
-                mime_type=each["mime_type"],
-                metadata=each["metadata"],
-            )
-            for each in images
+            Image(**{**each, "data": from_base64(each["data"], "an image")}) for each in images
         ]
     item: Item = kind(**fields)
     return item

@@ -226,17 +226,10 @@ class Restore:
         """
         fields, id = memory.version.fields or {}, memory.version.local["id"]
         row = sql.execute(
-            "SELECT id FROM contexts WHERE thread = ? AND source = ? AND created_at = ? AND "
-            "hash = ? AND (id = ? OR id <= ?) ORDER BY id = ? DESC LIMIT 1",
-            (
-                fields["thread"],
-                fields["source"],
-                fields["created_at"],
-                bytes.fromhex(fields["hash"]),
-                id,
-                self._last_memory,
-                id,
-            ),
+            "SELECT id FROM contexts WHERE thread = :thread AND source = :source AND created_at = "
+            ":created_at AND hash = :bytes AND (id = :id OR id <= :last) ORDER BY id = :id DESC "
+            "LIMIT 1",
+            {**fields, "bytes": bytes.fromhex(fields["hash"]), "id": id, "last": self._last_memory},
         ).fetchone()
         return int(row[0]) if row else 0
 
@@ -320,14 +313,8 @@ def _model(header: Line) -> tuple[ModelRow | None, Any, Any, Any]:
         return None, None, None, None
     if not isinstance(found, Mapping) or not isinstance(settings, Mapping):
         raise InvalidInput("the header of the export does not describe its model")
-    size, overlap, dimension = (
-        each if type(each) is int else -1
-        for each in (
-            settings.get("chunk_size"),
-            settings.get("chunk_overlap"),
-            found.get("dimension"),
-        )
-    )
+    sizes = settings.get("chunk_size"), settings.get("chunk_overlap"), found.get("dimension")
+    size, overlap, dimension = (each if type(each) is int else -1 for each in sizes)
     if not (16 <= size <= 2000 and 0 <= overlap <= size // 2 and 1 <= dimension <= MAX_DIMENSION):
         raise InvalidInput("the header of the export has sizes that are none of a model")
     precision = settings.get("embeddings", PRECISIONS[0])
