@@ -26,7 +26,7 @@ from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.index.chunks import active_model
 from mcpvectordb.memories.items import PreparedMemories, text_hash
 from mcpvectordb.memories.memory import Change, Entry, checked_entry
-from mcpvectordb.records import Condition, Embedded, Metric, Progress, ProgressCallback
+from mcpvectordb.records import Embedded, Metric, Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.transfer import kept_embeddings, kinds
@@ -457,12 +457,10 @@ class ImportRun:
         metric: Metric,
         by_id: Mapping[str, tuple[ImportedVector, ImportMark]],
     ) -> None:
-        vectors, wanted = self._target.vectors, [Condition("id", "in", list(by_id))]
+        vectors = self._target.vectors
         here = {
             each.id: _ItemHere(0, each.raw, ImportMark.read(each.metadata))
-            for each in vectors.browse(
-                store=store, namespace=namespace, where=wanted, limit=len(by_id)
-            )
+            for each in vectors.get(list(by_id), store=store, namespace=namespace)
         }
         outcomes = {
             id: here[id].outcome(mark, item.values) if id in here else "added"
