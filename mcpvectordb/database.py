@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mcpvectordb.maintenance import MaintainedIndex
     from mcpvectordb.memories.memory import Memory
     from mcpvectordb.memories.shelf import Memories
-    from mcpvectordb.merge import MergedFile
     from mcpvectordb.postgres import Published
     from mcpvectordb.records import Chunk, Results
     from mcpvectordb.search.both import Kind, Query
@@ -328,7 +327,7 @@ class Database:
         other_path = self._checked_other(path)
         with self._opened_other(other_path) as other:
             try:
-                merged = FileMerge(self._side, other._side, progress).run()
+                merged = FileMerge(self._store, self._versioned, other._store, progress).run()
             except Damaged as error:
                 raise Damaged(
                     f"{other_path} was not merged, and nothing changed: {error}"
@@ -377,12 +376,6 @@ class Database:
             return
         with other:
             yield other
-
-    @property
-    def _side(self) -> MergedFile:
-        from mcpvectordb.merge import MergedFile
-
-        return MergedFile(self._store, self._versioned, self._store.vector_store)
 
     @property
     def _versioned(self) -> tuple[VersionedShelf, ...]:

@@ -41,7 +41,9 @@ class LangChainEmbedder:
         self, embeddings: Embeddings, *, name: str | None = None, dimension: int | None = None
     ) -> None:
         self.embeddings = embeddings
-        self.name = name or _model_name(embeddings)
+        named = (getattr(embeddings, each, None) for each in ("model", "model_name", "model_id"))
+        model = next((each for each in named if isinstance(each, str) and each), "")
+        self.name = name or f"{type(embeddings).__name__} {model}".strip()
         self.dimension = dimension or len(embeddings.embed_query("dimension"))
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
@@ -103,15 +105,6 @@ class LangChainStore(VectorStore):
             if stored.document.metadata != wanted:  # of the text before, or of its front matter
                 self.db.documents.update(stored.document.id, metadata=wanted)
         return names
-
-    def add_documents(self, documents: list[LangChainDocument], **options: Any) -> list[str]:
-        """Store documents under their ids, or under new ones, and return these."""
-        options.setdefault("ids", [each.id for each in documents])
-        return self.add_texts(
-            [each.page_content for each in documents],
-            [each.metadata for each in documents],
-            **options,
-        )
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[LangChainDocument]:
         """The documents with these ids, in their order; unknown ids are left out."""
@@ -218,9 +211,3 @@ def _title(text: str, metadata: Mapping[str, Any]) -> str:
     given = metadata.get("title")
     title = given if isinstance(given, str) else text.strip().partition("\n")[0]
     return " ".join(title.split())[:_TITLE] or "untitled"
-
-
-def _model_name(embeddings: Embeddings) -> str:
-    named = (getattr(embeddings, name, None) for name in ("model", "model_name", "model_id"))
-    model = next((each for each in named if isinstance(each, str) and each), "")
-    return f"{type(embeddings).__name__} {model}".strip()

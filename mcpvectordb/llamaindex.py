@@ -28,7 +28,6 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 from mcpvectordb import Condition, Database, InvalidFilter, InvalidInput, Vector
 from mcpvectordb.filters import Where
 from mcpvectordb.frameworks import among, passages
-from mcpvectordb.records import Mode
 
 _PAGE = 1_000  # vectors that are read at once
 _DOCUMENT = ("metadata", "ref_doc_id")
@@ -97,10 +96,7 @@ class LlamaIndexStore(BasePydanticVectorStore):
         self._remove(self._matching([Condition(_DOCUMENT, "eq", ref_doc_id)]))
 
     def delete_nodes(
-        self,
-        node_ids: list[str] | None = None,
-        filters: MetadataFilters | None = None,
-        **_: Any,
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **_: Any
     ) -> None:
         """Delete the nodes with these ids that fulfil the filters; one of both must be given."""
         if node_ids is None and filters is None:
@@ -157,7 +153,7 @@ class LlamaIndexStore(BasePydanticVectorStore):
 class LlamaIndexRetriever(BaseRetriever):
     """The passages of a database that answer a question, as a retriever of LlamaIndex.
 
-    `where` and the other arguments are those of `Database.documents.search`.
+    `asked` are further arguments of `Database.documents.search`: library, mode, where, rerank …
     """
 
     def __init__(
@@ -165,21 +161,11 @@ class LlamaIndexRetriever(BaseRetriever):
         db: Database,
         *,
         similarity_top_k: int = 4,
-        library: str | None = None,
-        mode: Mode = "hybrid",
-        where: Where | None = None,
-        rerank: bool = False,
         callback_manager: CallbackManager | None = None,
+        **asked: Any,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
-        self._db = db
-        self._asked = {
-            "limit": similarity_top_k,
-            "library": library,
-            "mode": mode,
-            "where": where,
-            "rerank": rerank,
-        }
+        self._db, self._asked = db, {"limit": similarity_top_k, **asked}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         found = passages(self._db, query_bundle.query_str, **self._asked)

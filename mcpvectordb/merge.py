@@ -19,8 +19,9 @@ for as long as if that had been done here now.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 from mcpvectordb import metadata
 from mcpvectordb.errors import Damaged
@@ -28,36 +29,31 @@ from mcpvectordb.history import clock
 from mcpvectordb.history.log import MOST_CHANGES, shown
 from mcpvectordb.history.records import Merged
 from mcpvectordb.history.timeline import TAKEN_BACK
-from mcpvectordb.history.versions import Item, Version, VersionedShelf, body_name, encoded
+from mcpvectordb.history.versions import Version, VersionedShelf, body_name, encoded
 from mcpvectordb.index import arrays, spans
 from mcpvectordb.index.arrays import METRICS
 from mcpvectordb.index.chunks import active_model, every_model, precision
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
-from mcpvectordb.vectors.store import VectorStore
 
 _REPORT_EVERY = 500
 
 
-class MergedFile(NamedTuple):
-    """A file and what is needed to read its versions, or to write them."""
-
-    store: OpenStore
-    shelves: Sequence[VersionedShelf]
-    vectors: VectorStore
-
-
 class FileMerge:
-    """One merge of `theirs` into `ours`."""
+    """One merge of `theirs` into `ours`, whose items `shelves` write."""
 
     def __init__(
-        self, ours: MergedFile, theirs: MergedFile, progress: ProgressCallback | None = None
+        self,
+        ours: OpenStore,
+        shelves: Sequence[VersionedShelf],
+        theirs: OpenStore,
+        progress: ProgressCallback | None = None,
     ) -> None:
         self._ours, self._theirs, self._progress = ours, theirs, progress
-        self._history = ours.store.history
-        self._shelves = {each.shelf: each for each in ours.shelves}
-        self._indexes = dict(zip(("documents", "contexts"), ours.store.indexes, strict=True))
+        self._history = ours.history
+        self._shelves = {each.shelf: each for each in shelves}
+        self._indexes = dict(zip(("documents", "contexts"), ours.indexes, strict=True))
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
         }
@@ -70,32 +66,37 @@ class FileMerge:
     def run(self) -> Merged:
         """Merge; raises Damaged, and changes nothing, if the other file is not sound."""
         try:
-            return self._run()
+            self._run()
         except (ValueError, RecursionError) as error:  # InvalidInput, no UTF-8, no JSON …
             raise Damaged(f"one of its values is none that is ever written ({error})") from None
+        return Merged(
+            path=str(self._theirs.file.path),
+            embedded=self._embedded,
+            **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
+        )
 
-    def _run(self) -> Merged:
+    def _run(self) -> None:
         with (
-            self._theirs.store.file.reading(limited=False) as other,
+            self._theirs.file.reading(limited=False) as other,
             self._history.change("merge"),
-            self._ours.store.file.writing() as sql,
+            self._ours.file.writing() as sql,
         ):
             self._last = self._clock(sql, other)
             self._history.stamp(sql)
             self._models = self._adopt_model(sql, other)
             self._merge_stores(sql, other)
-            for version in self._each_present(other):
+            tables = ("documents", "contexts", "vectors", "libraries")
+            total = sum(other.execute(f"SELECT count(*) FROM {each}").get for each in tables)
+            present = chain.from_iterable(each.present(other) for each in self._shelves.values())
+            for done, version in enumerate(present):
+                if self._progress and done % _REPORT_EVERY == 0:
+                    self._progress(Progress(step="merge", done=done, total=total))
                 self._merge_present(sql, other, version)
             self._room = self._history.spare(sql)
-            for version, until in self._theirs.store.history.all(other):
+            for version, until in self._theirs.history.all(other):
                 self._merge_former(sql, other, version, until)
             self._merge_changes(sql, other)
             sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
-        return Merged(
-            path=str(self._theirs.store.file.path),
-            embedded=self._embedded,
-            **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
-        )
 
     def _clock(self, sql: Sql, other: Sql) -> int:
         """The last stamp of the other file; raises Damaged if it is ahead of ours and this machine.
@@ -116,19 +117,6 @@ class FileMerge:
             raise Damaged(f"the stamp {stamp} of {what} was never shown by its clock")
         return stamp
 
-    def _each_present(self, other: Sql) -> Iterator[Version]:
-        total = sum(
-            other.execute(f"SELECT count(*) FROM {table}").get
-            for table in ("documents", "contexts", "vectors", "libraries")
-        )
-        done = 0
-        for shelf in self._theirs.shelves:
-            for version in shelf.present(other):
-                if self._progress and done % _REPORT_EVERY == 0:
-                    self._progress(Progress(step="merge", done=done, total=total))
-                done += 1
-                yield version
-
     # Items.
 
     def _merge_present(self, sql: Sql, other: Sql, theirs: Version) -> None:
@@ -138,7 +126,10 @@ class FileMerge:
         ours = shelf.find(sql, theirs.item)
         if ours is not None and ours.order == theirs.order:
             return
-        latest = ours or self._deletion(sql, theirs.item)
+        latest = ours
+        if latest is None:  # its last deletion
+            deletions = (each for each in self._history.of(sql, theirs.item) if each.fields is None)
+            latest = max(deletions, key=lambda each: each.order, default=None)
         if latest is not None and latest.order > theirs.order:
             if self._keep(sql, other, theirs, max(latest.stamp, self._history.stamp(sql))):
                 self._name("lost", sql, theirs)
@@ -148,12 +139,8 @@ class FileMerge:
         if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
             raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
         self._take_embeddings(sql, other, theirs, now)
-        if ours is None:
-            self._name("added", sql, theirs)
-        elif self._has(other, ours):
-            self._name("updated", sql, theirs)
-        else:
-            self._name("lost", sql, theirs)
+        known = ours is not None and self._has(other, ours)
+        self._name("added" if ours is None else "updated" if known else "lost", sql, theirs)
 
     def _merge_former(self, sql: Sql, other: Sql, theirs: Version, until: int) -> None:
         """Keep a former version of the other file; a deletion is made here if it is later."""
@@ -172,13 +159,7 @@ class FileMerge:
             self._keep(sql, other, theirs, until, former=True)
 
     def _keep(
-        self,
-        sql: Sql,
-        other: Sql,
-        theirs: Version,
-        until: int,
-        *,
-        former: bool = False,
+        self, sql: Sql, other: Sql, theirs: Version, until: int, *, former: bool = False
     ) -> bool:
         """Add a version of the other file to the history, unless it is there; whether it was added.
 
@@ -214,14 +195,9 @@ class FileMerge:
             ).get
         )
 
-    def _deletion(self, sql: Sql, item: Item) -> Version | None:
-        """The last deletion of an item that is not there."""
-        deletions = (each for each in self._history.of(sql, item) if each.fields is None)
-        return max(deletions, key=lambda each: each.order, default=None)
-
     def _body(self, other: Sql, version: Version) -> bytes:
         stored = self._shelves[version.item.shelf].body
-        return self._theirs.store.history.body(other, version, stored)
+        return self._theirs.history.body(other, version, stored)
 
     def _name(self, what: str, sql: Sql, version: Version) -> None:
         self._names[what].append(self._shelves[version.item.shelf].label(sql, version))
@@ -239,10 +215,10 @@ class FileMerge:
         ours = active_model(sql)
         if ours is None:
             every_model(other)
-            size, overlap = self._theirs.store.encoder.sizes(other)
+            size, overlap = self._theirs.encoder.sizes(other)
             if not 16 <= size <= 2000 or not 0 <= overlap <= size // 2:
                 raise Damaged(f"its chunks of {size} tokens, {overlap} of them twice, are none")
-            ours = self._ours.store.encoder.adopt(sql, theirs, size, overlap, precision(other))
+            ours = self._ours.encoder.adopt(sql, theirs, size, overlap, precision(other))
         return (ours.key, theirs.key, ours.dimension) if ours[1:] == theirs[1:] else None
 
     def _take_embeddings(self, sql: Sql, other: Sql, theirs: Version, ours: Version) -> None:
@@ -276,14 +252,14 @@ class FileMerge:
             ).fetchone()
             if ours is None:
                 with self._history.stamped(sql, stamp):
-                    self._ours.vectors.create(sql, name, metric)
+                    self._ours.vector_store.create(sql, name, metric)
             elif (stamp, metric) < ours:
                 sql.execute(
                     "UPDATE stores SET metric = ?, stamp = ? WHERE name = ?", (metric, stamp, name)
                 )
                 changed = changed or metric != ours[1]
         if changed:
-            self._ours.vectors.rebuild(sql)
+            self._ours.vector_store.rebuild(sql)
 
     def _merge_changes(self, sql: Sql, other: Sql) -> None:
         """Add the log of the other file, as far as it says anything and there is room for it.

@@ -58,7 +58,10 @@ def add(
             document_prefix=document_prefix
             if document_prefix is not None
             else (prompts.get("document") or prompts.get("passage") or ""),
-            files={role: _file(path) for role, path in copies.items()},
+            files={
+                role: ModelFile(path=path.name, sha256=sha256(path), size=path.stat().st_size)
+                for role, path in copies.items()
+            },
         )
         model = _tried(described, copies, directory, pooling)
         describe(model, copy)
@@ -87,12 +90,9 @@ def _sources(directory: Path) -> dict[str, Path]:
     """The files to copy, by role."""
     if not directory.is_dir():
         raise InvalidInput(f"{directory} is not a folder")
-    usual = [
-        path
-        for path in (directory / "model.onnx", directory / "onnx" / "model.onnx")
-        if path.is_file()
-    ]
-    graphs = usual[:1] or sorted((*directory.glob("*.onnx"), *directory.glob("onnx/*.onnx")))
+    usual = filter(Path.is_file, (directory / "model.onnx", directory / "onnx" / "model.onnx"))
+    every = sorted((*directory.glob("*.onnx"), *directory.glob("onnx/*.onnx")))
+    graphs = [*usual][:1] or every
     if len(graphs) != 1:
         found = f"has several: {', '.join(path.name for path in graphs)}" if graphs else "has none"
         raise InvalidInput(
@@ -101,16 +101,11 @@ def _sources(directory: Path) -> dict[str, Path]:
     graph, tokenizer = graphs[0], directory / "tokenizer.json"
     if not tokenizer.is_file():
         raise InvalidInput(f"{directory} has no tokenizer.json")
-    data = [
-        path
-        for path in (graph.with_name(graph.name + end) for end in ("_data", ".data"))
-        if path.is_file()
-    ]
-    return {"model": graph, "tokenizer": tokenizer, **({"data": data[0]} if data else {})}
-
-
-def _file(path: Path) -> ModelFile:
-    return ModelFile(path=path.name, sha256=sha256(path), size=path.stat().st_size)
+    files = {"model": graph, "tokenizer": tokenizer}
+    for data in (graph.with_name(graph.name + end) for end in (".data", "_data")):
+        if data.is_file():
+            files["data"] = data
+    return files
 
 
 def _tried(
@@ -119,10 +114,13 @@ def _tried(
     """Return the model with its dimension, after checking it on a short and the longest text."""
     trial = OnnxEmbedder(model, files)
     try:
-        output = trial.run(_tokens(trial, directory))
+        try:
+            tokens = trial.tokens.encode("a short text", trial.max_tokens)
+        except Exception as error:  # `tokenizers` raises plain Exception for an invalid file
+            raise InvalidInput(f"{directory / 'tokenizer.json'} cannot be used: {error}") from error
+        output = trial.run(tokens)
         if output.ndim == 3:
-            _check_steps(directory)
-            model = replace(model, pooling=pooling or _pooling(directory))
+            model = replace(model, pooling=_pooling(directory, pooling))
         model = replace(model, dimension=output.shape[-1])
         trial.close()
         trial = OnnxEmbedder(model, files)
@@ -135,14 +133,11 @@ def _tried(
     return model
 
 
-def _tokens(trial: OnnxEmbedder, directory: Path) -> list[int]:
-    try:
-        return trial.tokens.encode("a short text", trial.max_tokens)
-    except Exception as error:  # `tokenizers` raises plain Exception for an invalid file
-        raise InvalidInput(f"{directory / 'tokenizer.json'} cannot be used: {error}") from error
+def _pooling(directory: Path, given: Pooling | None) -> Pooling:
+    """The given pooling, or the one that sentence-transformers would use.
 
-
-def _check_steps(directory: Path) -> None:
+    InvalidInput if that is not supported, or a step after it.
+    """
     steps = [
         str(each.get("type")).rpartition(".")[2] for each in _json(directory / "modules.json", list)
     ]
@@ -151,10 +146,8 @@ def _check_steps(directory: Path) -> None:
             f"{directory} needs a step after the ONNX graph that is not supported: "
             f"{', '.join(unknown)}"
         )
-
-
-def _pooling(directory: Path) -> Pooling:
-    """The pooling that sentence-transformers would use; InvalidInput if it is not supported."""
+    if given:
+        return given
     config = _json(directory / "1_Pooling" / "config.json")
     modes = [
         key.removeprefix("pooling_mode_")

@@ -160,7 +160,12 @@ class OnnxModel(LocalModel):
         return [found[text] for text in texts]
 
     def _load_graph(self) -> _Graph:
-        _disable_telemetry()
+        # The variable is read at the import, which would otherwise leave files in the home folder
+        # and look up a host of Microsoft; processes that are started later inherit it.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        import onnxruntime
+
+        onnxruntime.disable_telemetry_events()
         if (kept := self._kept_graph()) is not None:
             return kept
         for role in self._files:
@@ -216,30 +221,21 @@ class OnnxEmbedder(OnnxModel):
             cache.keep(self._files["model"])
 
     def _vector(self, text: str) -> NDArray[np.float32]:
-        parts = [
-            self._part(ids) for ids in self.tokens.encode_parts(text, self.max_tokens, MAX_PARTS)
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        mean: NDArray[np.float64] = np.array(parts).mean(axis=0, dtype=np.float64, keepdims=True)
-        whole: NDArray[np.float32] = unit(mean)[0].astype(np.float32)
-        return whole
-
-    def _part(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        output = self.run(ids)
-        with self._counting:
-            self.tokens_embedded += len(ids)
-        if output.ndim not in (2, 3) or output.shape[-1] < self.dimension:
-            raise EmbeddingFailed(
-                f"{self.name} gave an output of shape {output.shape}, "
-                f"which makes no vector of {self.dimension} values"
-            )
-        vector: NDArray[np.float32] = pooled(
-            output,
-            self.model.pooling,
-            layer_norm=self.model.layer_norm,
-            dimension=self.dimension,
-        )[0]
+        model, parts = self.model, []
+        for ids in self.tokens.encode_parts(text, self.max_tokens, MAX_PARTS):
+            output = self.run(ids)
+            with self._counting:
+                self.tokens_embedded += len(ids)
+            if output.ndim not in (2, 3) or output.shape[-1] < self.dimension:
+                raise EmbeddingFailed(
+                    f"{self.name} gave an output of shape {output.shape}, "
+                    f"which makes no vector of {self.dimension} values"
+                )
+            parts.append(pooled(output, model.pooling, model.layer_norm, self.dimension))
+        if len(parts) > 1:
+            mean: NDArray[np.float64] = np.array(parts).mean(axis=0, dtype=np.float64)
+            parts = [unit(mean).astype(np.float32)]
+        vector: NDArray[np.float32] = parts[0][0]
         return vector
 
 
@@ -317,18 +313,6 @@ class _Graph:
                 f"{self._name} failed on a text of {len(ids)} tokens: {error}"
             ) from error
         return output
-
-
-def _disable_telemetry() -> None:
-    """Import ONNX Runtime without its telemetry.
-
-    The variable is read at the import, which would otherwise leave files in the home folder and
-    look up a host of Microsoft; processes that are started later inherit it.
-    """
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime
-
-    onnxruntime.disable_telemetry_events()
 
 
 def processors() -> int:
@@ -419,11 +403,7 @@ def read_table(path: Path, dimension: int) -> NDArray[np.float32]:
 
 
 def pooled(
-    output: NDArray[Any],
-    pooling: Pooling,
-    *,
-    layer_norm: bool = False,
-    dimension: int | None = None,
+    output: NDArray[Any], pooling: Pooling, layer_norm: bool, dimension: int
 ) -> NDArray[np.float32]:
     """Return unit vectors from a graph's output: [n, tokens, width], or [n, width] if pooled.
 
@@ -450,8 +430,5 @@ def unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def sigmoid(log_odds: float) -> float:
     """Return the probability, 0 to 1, for log odds."""
-    return (
-        1 / (1 + math.exp(-log_odds))
-        if log_odds >= 0
-        else math.exp(log_odds) / (1 + math.exp(log_odds))
-    )
+    odds = math.exp(-abs(log_odds))  # at most 1: no exponent is too large
+    return (1 if log_odds >= 0 else odds) / (1 + odds)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,17 +192,16 @@ class OnnxGraph:
                 *((1, each) for each in inputs),
                 *((2, each) for each in outputs),
                 (4, operator),
-                *((5, _attribute(name, value)) for name, value in options.items()),
+                *(
+                    (5, _message((1, name), (3, value), (20, 2)))
+                    if isinstance(value, int)
+                    else (5, _message((1, name), (2, value), (20, 1)))
+                    for name, value in options.items()
+                ),
                 (7, _CONTRIB if operator in _CONTRIB_OPERATORS else ""),
             )
         )
         return outputs
-
-
-def _attribute(name: str, value: float) -> bytes:
-    if isinstance(value, int):
-        return _message((1, name), (3, value), (20, 2))
-    return _message((1, name), (2, value), (20, 1))
 
 
 def _value(name: str, kind: int, shape: tuple[str, ...]) -> bytes:
@@ -213,16 +211,16 @@ def _value(name: str, kind: int, shape: tuple[str, ...]) -> bytes:
 
 def _message(*fields: tuple[int, float | str | bytes]) -> bytes:
     """A protobuf message of numbered fields."""
-    return b"".join(_field(number, value) for number, value in fields)
-
-
-def _field(number: int, value: float | str | bytes) -> bytes:
-    if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    if isinstance(value, float):
-        return _varint(number << 3 | 5) + struct.pack("<f", value)
-    raw = value.encode() if isinstance(value, str) else value
-    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
+    parts = []
+    for number, value in fields:
+        if isinstance(value, int):
+            parts += [_varint(number << 3), _varint(value)]
+        elif isinstance(value, float):
+            parts += [_varint(number << 3 | 5), struct.pack("<f", value)]
+        else:
+            raw = value.encode() if isinstance(value, str) else value
+            parts += [_varint(number << 3 | 2), _varint(len(raw)), raw]
+    return b"".join(parts)
 
 
 def _varint(number: int) -> bytes:
@@ -257,27 +255,37 @@ def _varint(number: int) -> bytes:
 BLOCK = 32
 
 
-@dataclass(frozen=True, slots=True)
 class E5S1:
     """A file that was read: sizes, pieces with their scores, ids of special pieces.
 
     Tensors are decoded when they are asked for.
     """
 
-    hidden: int
-    layers: int
-    heads: int
-    feed_forward: int
-    vocabulary: int
-    positions: int
-    types: int
-    epsilon: float
-    begin: int
-    end: int
-    unknown: int
-    pieces: list[tuple[str, float]]
-    _content: bytes = field(repr=False)
-    _offsets: dict[str, int] = field(repr=False)
+    def __init__(self, content: bytes) -> None:
+        magic, version, *sizes, self.epsilon, block = struct.unpack_from("<4si7ifi", content)
+        if (magic, version, block) != (b"E5S1", 1, BLOCK):
+            raise ValueError("it is not a file E5S1 of version 1")
+        self.hidden, self.layers, self.heads, self.feed_forward, *sizes = sizes
+        self.vocabulary, self.positions, self.types = sizes
+        count, self.begin, self.end, _padding, self.unknown, size = struct.unpack_from(
+            "<5iQ", content, 44
+        )
+        at = 72
+        offsets = np.frombuffer(content, "<u4", count + 1, at).tolist()
+        scores = np.frombuffer(content, "<f4", count, at := at + 4 * (count + 1)).tolist()
+        texts = content[(at := at + 4 * count) :][:size]
+        pieces = [texts[first:last].decode() for first, last in pairwise(offsets)]
+        self.pieces: list[tuple[str, float]] = list(zip(pieces, scores, strict=True))
+        _, rules = struct.unpack_from("<iI", content, at := at + size)
+        (tensors,) = struct.unpack_from("<i", content, at := at + 8 + rules)
+        at += 4
+        self._content, self._offsets = content, dict[str, int]()
+        for _ in range(tensors):
+            (length,) = struct.unpack_from("<H", content, at)
+            name = content[at + 2 : at + 2 + length].decode()
+            _kind, _values, place, _bytes = struct.unpack_from("<BIQQ", content, at + 2 + length)
+            self._offsets[name] = place
+            at += 23 + length
 
     def floats(self, name: str, *shape: int) -> NDArray[np.float32]:
         """A tensor of float32 values."""
@@ -304,32 +312,8 @@ class E5S1:
 def read_e5s1(path: Path) -> E5S1:
     """Read a file; ModelDamaged if that is impossible."""
     try:
-        return _read(path.read_bytes())
+        return E5S1(path.read_bytes())
     except (OSError, ValueError, struct.error) as error:
         raise ModelDamaged(
             f"{path} cannot be read as weights: {error}; install its package again"
         ) from error
-
-
-def _read(content: bytes) -> E5S1:
-    magic, version, *sizes, epsilon, block = struct.unpack_from("<4si7ifi", content)
-    if (magic, version, block) != (b"E5S1", 1, BLOCK):
-        raise ValueError("it is not a file E5S1 of version 1")
-    count, begin, end, _padding, unknown, size = struct.unpack_from("<5iQ", content, 44)
-    at = 72
-    offsets = np.frombuffer(content, "<u4", count + 1, at).tolist()
-    scores = np.frombuffer(content, "<f4", count, at := at + 4 * (count + 1)).tolist()
-    texts = content[(at := at + 4 * count) :][:size]
-    pieces = [texts[first:last].decode() for first, last in pairwise(offsets)]
-    _, rules = struct.unpack_from("<iI", content, at := at + size)
-    (tensors,) = struct.unpack_from("<i", content, at := at + 8 + rules)
-    at += 4
-    places = {}
-    for _ in range(tensors):
-        (length,) = struct.unpack_from("<H", content, at)
-        name = content[at + 2 : at + 2 + length].decode()
-        _kind, _values, places[name], _bytes = struct.unpack_from("<BIQQ", content, at + 2 + length)
-        at += 23 + length
-    known = list(zip(pieces, scores, strict=True))
-    values: list[Any] = [*sizes, epsilon, begin, end, unknown, known, content, places]
-    return E5S1(*values)

@@ -38,8 +38,9 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.add_model import USUAL_TOKENS, check_name
 from mcpvectordb.embedding.catalogue import (
     FINGERPRINT_TEXT,
+    MOST_DIMENSIONS,
+    PREFIXES,
     SAME_MODEL,
-    SEARCH_PREFIX,
     Endpoint,
     Model,
     ModelKind,
@@ -204,7 +205,14 @@ class EndpointClient:
             raise self._rejected(response, answer)
         if answer is None:
             raise self.failed(f"answered with more than {most:,} bytes")
-        return self._parsed(answer, response)
+        try:
+            said = json.loads(answer)
+        except (ValueError, RecursionError):
+            kind = self.told(response.getheader("Content-Type", ""))
+            raise self.failed(f"answered what is not JSON (its type is {kind})") from None
+        if isinstance(said, dict) and said.get("error"):  # LM Studio, for an unknown path
+            raise self.failed(f"answered with an error:{self._message(said)}")
+        return said
 
     def _route(self, url: ParsedUrl, deadline: Deadline) -> tuple[list[str], str]:
         """The addresses to connect to, and the proxy for public ones."""
@@ -233,7 +241,11 @@ class EndpointClient:
         variable = self.endpoint.key_variable
         if not variable:
             return headers
-        key = (os.environ.get(variable) or _from_keyring(variable)).strip()
+        found = os.environ.get(variable)
+        if not found:
+            with suppress(Exception):  # backends of the keyring, or none, raise what they like
+                found = import_module("keyring").get_password(KEYRING, variable)
+        key = (found or "").strip()
         self._key = lambda: key
         if not key:
             raise self.failed(
@@ -295,16 +307,6 @@ class EndpointClient:
             f"answered {said}", InputRefused if status in _REFUSED else EndpointFailed
         )
 
-    def _parsed(self, answer: bytes, response: HTTPResponse) -> Any:
-        try:
-            content = json.loads(answer)
-        except (ValueError, RecursionError):
-            kind = self.told(response.getheader("Content-Type", ""))
-            raise self.failed(f"answered what is not JSON (its type is {kind})") from None
-        if isinstance(content, dict) and content.get("error"):  # LM Studio, for an unknown path
-            raise self.failed(f"answered with an error:{self._message(content)}")
-        return content
-
     def _message(self, content: Any) -> str:
         """What an error's body says; "" if it says nothing that is known."""
         for name in ("error", "message", "detail"):
@@ -338,21 +340,18 @@ def _decoded(text: str) -> Iterator[str]:
     yield text
     yield unquote(unquote(text))
     yield html.unescape(text)
-    yield re.sub(r"\\(?:[ux]\{?0*([0-9A-Fa-f]{2})\}?|(.))", _unescaped, text)
+    yield re.sub(
+        r"\\(?:[ux]\{?0*([0-9A-Fa-f]{2})\}?|(.))",
+        lambda match: chr(int(match[1], 16)) if match[1] else str(match[2]),
+        text,
+    )
     for word in re.findall(r"[A-Za-z0-9+/_-]{8,}", text):
         for start in range(4):  # it may begin inside of a group of four
-            coded = word[start:].translate(_URL_SAFE)
+            coded = word[start:].replace("-", "+").replace("_", "/")
             yield base64.b64decode(coded[: len(coded) // 4 * 4]).decode("latin-1")
     for digits in re.findall(r"(?:[0-9A-Fa-f]{2}){4,}", text):
         yield binascii.unhexlify(digits).decode("latin-1")
         yield binascii.unhexlify(digits[1:-1]).decode("latin-1")
-
-
-_URL_SAFE = str.maketrans("-_", "+/")
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else str(match[2])
 
 
 def _received(response: HTTPResponse, most: int) -> bytes | None:
@@ -379,17 +378,8 @@ def _retry_after(response: HTTPResponse) -> float | None:
         return None
 
 
-def _from_keyring(name: str) -> str:
-    """The key of this name in the user's keyring; "" if there is none or no package for it."""
-    try:
-        return import_module("keyring").get_password(KEYRING, name) or ""
-    except Exception:  # backends raise what they like; the caller says that there is no key
-        return ""
-
-
 # --- an embedder: OpenAI's `/embeddings`
 
-MOST_DIMENSIONS = 8192  # that sqlite-vec stores
 BYTES_PER_VALUE = 32  # of a float in JSON, with room for white space
 ENVELOPE_BYTES = 1 << 20
 REQUEST_SECONDS = 1.5  # that a request should take; a query may have to wait for it
@@ -471,10 +461,13 @@ class EndpointEmbedder(EndpointClient):
             first = self._vectors(inputs[:middle], deadline)
             return first + self._vectors(inputs[middle:], deadline)
         [text] = inputs
+        middle = len(text) // 2
+        space = max(text.rfind(mark, middle // 2, middle) for mark in " \n\t")
+        cut = space if space > 0 else middle
         try:
-            halves = _halves(text) if halvings else []
-            if not halves:
+            if not halvings or not middle:
                 raise refused
+            halves = text[:cut], text[cut:]
             parts = [self._vectors([half], deadline, halvings - 1) for half in halves]
         except InputRefused as last:
             if halvings < HALVINGS:
@@ -525,25 +518,31 @@ class EndpointEmbedder(EndpointClient):
 def unit_vectors(answer: Any, count: int) -> NDArray[np.float64]:
     """Return the unit vectors of a reply, one for each of `count` texts; raises UnusableReply."""
     rows = answer.get("data") if isinstance(answer, dict) else None
-    return _unit([_values(row) for row in _ordered(rows, count)])
-
-
-def _ordered(rows: Any, count: int) -> list[Any]:
-    """The rows in the order of the inputs: by their `index`, where they have one."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UnusableReply("it has no list `data` of objects")
     if len(rows) != count:
         raise UnusableReply(f"it has {len(rows)} embeddings for {count} texts")
+    # Rows without an `index` are in the order of the inputs.
     places = [row.get("index", place) for place, row in enumerate(rows)]
     by_place = {place: row for place, row in zip(places, rows, strict=True) if type(place) is int}
     if by_place.keys() != set(range(count)):
         raise UnusableReply(f"the values of `index` are not 0 to {count - 1}")
-    return [by_place[place] for place in range(count)]
+    found = [_values(by_place[place].get("embedding")) for place in range(count)]
+    sizes = {row.size for row in found}
+    if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
+        said = " and ".join(f"{size:,}" for size in sorted(sizes))
+        raise UnusableReply(f"its embeddings have {said} values")
+    vectors = np.array(found, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not ((norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)).all():  # NaN is neither
+        raise UnusableReply("an `embedding` is zero, infinite or not a number")
+    units: NDArray[np.float64] = vectors / norms
+    return units
 
 
-def _values(row: dict[str, Any]) -> NDArray[Any]:
+def _values(given: Any) -> NDArray[Any]:
     """The values of an embedding: numbers, or base64 of little-endian float32."""
-    given = row.get("embedding")
     try:
         if isinstance(given, str):
             return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
@@ -555,33 +554,11 @@ def _values(row: dict[str, Any]) -> NDArray[Any]:
     return values
 
 
-def _unit(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    sizes = {row.size for row in rows}
-    if len(sizes) > 1 or max(sizes) > MOST_DIMENSIONS:
-        found = " and ".join(f"{size:,}" for size in sorted(sizes))
-        raise UnusableReply(f"its embeddings have {found} values")
-    vectors = np.array(rows, np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not ((norms >= SMALLEST_NORM) & (norms <= LARGEST_NORM)).all():  # NaN is neither
-        raise UnusableReply("an `embedding` is zero, infinite or not a number")
-    units: NDArray[np.float64] = vectors / norms
-    return units
-
-
 def _mean(vectors: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The direction of the mean of unit vectors; of opposite ones that of the first."""
     mean = np.mean(vectors, axis=0)
     norm = np.linalg.norm(mean)
     return vectors[0] if norm < SMALLEST_NORM else mean / norm
-
-
-def _halves(text: str) -> list[str]:
-    """A text in two parts, cut at white space near its middle; none if it is too short."""
-    middle = len(text) // 2
-    space = max(text.rfind(mark, middle // 2, middle) for mark in " \n\t")
-    cut = space if space > 0 else middle
-    return [text[:cut], text[cut:]] if middle else []
 
 
 # --- a reranker: `/rerank` as Cohere, Jina, vLLM, llama.cpp and TEI have it
@@ -641,25 +618,9 @@ def scores_by_index(answer: Any, count: int) -> list[float]:
 
 # --- adding an endpoint: it is described on this machine after a trial
 
-LONGEST_TIMEOUT = 3_600.0
+
 _TEXTS = ("Tea is steeped for three minutes.", "The budget of the year 2025 was approved.")
 _QUESTION = "How long does tea steep?"
-# What models were trained to see in front of a query and a passage, by the beginning of the name
-# that servers give them, without a namespace; the longer beginning comes first.
-PREFIXES = (
-    ("nomic-embed-text", "search_query: ", "search_document: "),
-    ("text-embedding-nomic-embed-text", "search_query: ", "search_document: "),
-    ("multilingual-e5", "query: ", "passage: "),
-    ("snowflake-arctic-embed2", "query: ", ""),
-    ("snowflake-arctic-embed-l-v2", "query: ", ""),
-    ("snowflake-arctic-embed-m-v2", "query: ", ""),
-    ("snowflake-arctic-embed", SEARCH_PREFIX, ""),
-    ("mxbai-embed-large", SEARCH_PREFIX, ""),
-    ("bge-small-en", SEARCH_PREFIX, ""),
-    ("bge-base-en", SEARCH_PREFIX, ""),
-    ("bge-large-en", SEARCH_PREFIX, ""),
-    ("embeddinggemma", "task: search result | query: ", "title: none | text: "),
-)
 
 
 def add_endpoint(
@@ -702,16 +663,8 @@ def add_endpoint(
     if kind not in ("embedder", "reranker"):
         raise InvalidInput(f"kind must be embedder or reranker, not {kind!r}")
     _check_variable(key_variable)
-    for given, value, least, most in (
-        ("max_tokens", max_tokens, 32, 1_000_000),
-        ("dimensions", 1 if dimensions is None else dimensions, 1, 8192),
-        ("batch_size", batch_size, 2, 2_048),
-    ):
-        if not least <= value <= most:
-            raise InvalidInput(f"{given} must be {least} to {most}, not {value}")
-    for given, seconds in (("timeout", timeout), ("query_timeout", query_timeout)):
-        if not 0 < seconds <= LONGEST_TIMEOUT:
-            raise InvalidInput(f"{given} must be above 0 and at most 3600 seconds, not {seconds}")
+    if not 32 <= max_tokens <= 1_000_000:
+        raise InvalidInput(f"max_tokens must be 32 to 1000000, not {max_tokens}")
     server = Endpoint(
         url=_base(url, "rerank" if kind == "reranker" else "embeddings"),
         model=model,
@@ -721,7 +674,8 @@ def add_endpoint(
         timeout=timeout,
         query_timeout=query_timeout,
     )
-    known = _known_prefixes(model)
+    family = model.rpartition("/")[2].lower()
+    known = next((PREFIXES[name] for name in PREFIXES if family.startswith(name)), ("", ""))
     described = Model(
         name=name,
         dimension=1,
@@ -768,14 +722,6 @@ def _base(url: str, route: str) -> str:
             f"the URL of an endpoint has nothing after its path: {re.split('[?#]', url)[0]}"
         )
     return url.rstrip("/").removesuffix(f"/{route}")
-
-
-def _known_prefixes(model: str) -> tuple[str, str]:
-    family = model.rpartition("/")[2].lower()
-    return next(
-        ((query, passage) for start, query, passage in PREFIXES if family.startswith(start)),
-        ("", ""),
-    )
 
 
 def _tried_embedder(model: Model, server: Endpoint, proxy: str) -> Model:

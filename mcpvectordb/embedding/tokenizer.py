@@ -105,8 +105,13 @@ class TokenPipeline:
         return [start for start, _ in self._encode(run).offsets]
 
     def _starts(self, window: str) -> NDArray[np.int64]:
+        """The starts of a window's tokens, and one every STRIDE characters in tokens and gaps."""
         offsets = np.array(self._encode(window).offsets, np.int64).reshape(-1, 2)
-        return _with_strides(offsets, len(window))
+        borders = np.unique(np.concatenate([[0, len(window)], offsets.ravel()]))
+        again = (np.diff(borders) - 1) // STRIDE
+        steps = np.arange(again.sum()) - np.repeat(np.cumsum(again) - again, again) + 1
+        strides = np.repeat(borders[:-1], again) + STRIDE * steps
+        return np.sort(np.concatenate([offsets[:, 0], strides]))
 
     def _encoding(self, text: str, enough: int) -> Encoding:
         """The text without special tokens, up to the window that reaches `enough` tokens."""
@@ -144,32 +149,21 @@ def _made(path: Path, _size: int, _changed: int) -> TokenPipeline:
     return TokenPipeline(path)
 
 
-def _with_strides(offsets: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The starts of a window's tokens, and one every STRIDE characters in tokens and gaps."""
-    borders = np.unique(np.concatenate([[0, length], offsets.ravel()]))
-    again = (np.diff(borders) - 1) // STRIDE
-    steps = np.arange(again.sum()) - np.repeat(np.cumsum(again) - again, again) + 1
-    return np.sort(np.concatenate([offsets[:, 0], np.repeat(borders[:-1], again) + STRIDE * steps]))
-
-
 def _from_vocabulary(path: Path) -> Tokenizer:
     """The tokenizer of the uncased BERT family, which removes case and accents."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.processors import TemplateProcessing
+    from tokenizers.processors import BertProcessing
 
     words = path.read_text(encoding="utf-8").splitlines()
     vocabulary = {word: number for number, word in enumerate(words)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))  # noqa: S106 - no password
     tokenizer.normalizer = BertNormalizer()
     tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(mark, vocabulary[mark]) for mark in ("[CLS]", "[SEP]")],
-    )
+    end, begin = ((mark, vocabulary[mark]) for mark in ("[SEP]", "[CLS]"))
+    tokenizer.post_processor = BertProcessing(end, begin)
     return tokenizer
 
 

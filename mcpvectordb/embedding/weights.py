@@ -15,18 +15,18 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcpvectordb.config import Config
 from mcpvectordb.embedding.catalogue import (
     CATALOGUE,
     DEFAULT,
     VOCABULARY,
-    Endpoint,
     Model,
     ModelFile,
-    get,
+    described,
     is_endpoint,
     same_model,
 )
@@ -41,9 +41,7 @@ from mcpvectordb.errors import (
     Unwritable,
 )
 from mcpvectordb.records import Progress, ProgressCallback, Record
-
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
+from mcpvectordb.storage.new_file import flush_to_disk, sync_folder
 
 
 class Removed(Record):
@@ -64,8 +62,18 @@ _PACKAGES = Path(__file__).parents[2]
 
 
 def find(name: str, folder: Path) -> Model:
-    """Return the model of this name from the catalogue or from the folder of added models."""
-    return CATALOGUE.get(name) or get(name, also=added(folder))
+    """Return the model of this name from the catalogue or from the folder of added models.
+
+    ModelMissing lists all names.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    known = {**CATALOGUE, **{model.name: model for model in added(folder)}}
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ModelMissing(f"there is no model {name!r}{hint} (known are {', '.join(known)})")
 
 
 def embedder(name: str, folder: Path) -> Model:
@@ -100,13 +108,21 @@ def find_build(name: str, digest: str, folder: Path) -> Model:
 
 def default(folder: Path) -> Model:
     """Return the best installed model, for a new database without a named model."""
-    models = [get(name) for name in DEFAULT]
+    models = [CATALOGUE[name] for name in DEFAULT]
     return next((model for model in models if installed(model, folder)), models[-1])
 
 
 def added(folder: Path) -> list[Model]:
     """Return the models that the user added, sorted by name."""
-    return [_described(path) for path in sorted(folder.glob(f"[!.]*/{DESCRIPTION}"))]
+    found = []
+    for path in sorted(folder.glob(f"[!.]*/{DESCRIPTION}")):
+        try:
+            found.append(described({**json.loads(path.read_bytes()), "name": path.parent.name}))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ModelDamaged(
+                f"{path} is invalid ({error}); remove its folder and add the model again"
+            ) from error
+    return found
 
 
 def installed(model: Model, folder: Path) -> bool:
@@ -217,9 +233,9 @@ def describe(model: Model, folder: Path) -> None:
 def settle(temporary: Path, final: Path) -> None:
     """Sync and rename; after a crash the final path has the old or the new content."""
     for path in (*temporary.rglob("*"), temporary):
-        _sync(path)
+        (sync_folder if path.is_dir() else flush_to_disk)(path)
     temporary.replace(final)
-    _sync(final.parent)
+    sync_folder(final.parent)
 
 
 def _paths(model: Model, folder: Path) -> dict[str, Path | None]:
@@ -237,29 +253,11 @@ def _places(model: Model, file: ModelFile, folder: Path) -> Iterator[Path]:
         if (beside := _PACKAGES / carried).is_file():
             yield beside
         else:
-            yield from _distributed(model.carrier, carried)
+            from importlib.metadata import PackageNotFoundError, distribution
+
+            with suppress(PackageNotFoundError):
+                yield Path(str(distribution(model.carrier).locate_file(carried)))
     yield folder / model.name / file.name
-
-
-def _distributed(carrier: str, path: PurePosixPath) -> Iterator[Path]:
-    """The place of a file of a distribution, if that is installed."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    with suppress(PackageNotFoundError):
-        yield Path(str(distribution(carrier).locate_file(path)))
-
-
-def _described(path: Path) -> Model:
-    try:
-        fields = json.loads(path.read_bytes())
-        files = {role: ModelFile(**file) for role, file in fields.pop("files").items()}
-        server = fields.pop("endpoint", None)
-        endpoint = Endpoint(**server) if server else None
-        return Model(**{**fields, "name": path.parent.name, "files": files, "endpoint": endpoint})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelDamaged(
-            f"{path} is invalid ({error}); remove its folder and add the model again"
-        ) from error
 
 
 def _is_good(path: Path, file: ModelFile) -> bool:
@@ -288,23 +286,6 @@ def _fetch(url: str, target: Path, file: ModelFile, progress: ProgressCallback) 
 
 def _download(url: str, part: Path, have: int, file: ModelFile, progress: ProgressCallback) -> int:
     """Append the rest of the file to `part`, which has so many bytes; return its new size."""
-    with (
-        _answer(url, have) as response,
-        # A server without support for ranges sends everything again.
-        part.open("ab" if response.status == 206 else "wb") as stream,
-    ):
-        while stream.tell() <= file.size:  # more is another file, perhaps an endless one
-            with _reaching(url, "broke off", _RESUME):
-                block = response.read(BLOCK)
-            if not block:
-                break
-            stream.write(block)
-            progress(Progress(step=file.name, done=stream.tell(), total=file.size))
-    return part.stat().st_size
-
-
-def _answer(url: str, have: int) -> HTTPResponse:
-    """What a server answers to a request for a file, from a byte on if it has so many."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -315,13 +296,22 @@ def _answer(url: str, have: int) -> HTTPResponse:
         parse_url(url)
         request = Request(url, headers=headers)  # noqa: S310 - it is http or https
         try:
-            answer: HTTPResponse = urlopen(request, timeout=TIMEOUT, context=tls())  # noqa: S310
+            response = urlopen(request, timeout=TIMEOUT, context=tls())  # noqa: S310
         except HTTPError as error:
             error.close()
             if error.code == 416 and have:  # the server's file is shorter than our part
-                return _answer(url, 0)
+                return _download(url, part, 0, file, progress)
             raise FetchFailed(f"{url} answered {error.code} {error.reason}") from None
-        return answer
+    # A server without support for ranges sends everything again.
+    with response, part.open("ab" if response.status == 206 else "wb") as stream:
+        while stream.tell() <= file.size:  # more is another file, perhaps an endless one
+            with _reaching(url, "broke off", _RESUME):
+                block = response.read(BLOCK)
+            if not block:
+                break
+            stream.write(block)
+            progress(Progress(step=file.name, done=stream.tell(), total=file.size))
+    return part.stat().st_size
 
 
 @contextmanager
@@ -335,16 +325,6 @@ def _reaching(url: str, what: str, advice: str) -> Iterator[None]:
     except (OSError, HTTPException, Refused) as error:
         reason = getattr(error, "reason", error)  # urllib wraps the system's own error
         raise FetchFailed(f"{url} {what}: {reason}; {advice}") from error
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows cannot sync a folder
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # --- optimized graphs, kept in the cache folder: loading one takes a quarter of optimizing it again
@@ -383,18 +363,22 @@ class GraphCache:
         if self.find() is not None:
             return
         place = self._place()
+        record = _record(place)
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            made = Path(tempfile.mkdtemp(prefix=".", dir=self._folder))
-            try:
+            for folder in (self._folder, record.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with (
+                tempfile.TemporaryDirectory(prefix=".", dir=self._folder) as graphs,
+                tempfile.TemporaryDirectory(prefix=".", dir=record.parent) as records,
+            ):
+                made, noted = Path(graphs) / place.name, Path(records) / record.name
+                made.mkdir()
                 _optimize(model, made)
-                digests = _digests(made)
+                noted.write_text(json.dumps(_digests(made)))
                 if self.find() is None:  # another process may have been faster
                     shutil.rmtree(place, ignore_errors=True)
                     settle(made, place)
-                    _write(_record(place), json.dumps(digests).encode())
-            finally:
-                shutil.rmtree(made, ignore_errors=True)
+                    settle(noted, record)
 
     def _place(self) -> Path:
         """The folder of this model's graph for this ONNX Runtime on this kind of processor."""
@@ -407,18 +391,6 @@ def _record(place: Path) -> Path:
     """The file with the digests of what was kept in a place."""
     name = hashlib.sha256(os.path.realpath(place).encode(errors="surrogateescape")).hexdigest()
     return Config.data_folder() / "graphs" / f"{name}.json"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file for its owner only, as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    number, name = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        settle(Path(name), path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _digests(place: Path) -> dict[str, str]:

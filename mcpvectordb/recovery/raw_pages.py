@@ -19,7 +19,6 @@ import functools
 import os
 import shutil
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +40,29 @@ _HEADER_SIZE = 100
 _SCHEMA_TABLE = "CREATE TABLE old_schema (type, name, tbl_name, rootpage, sql)"
 
 
-@dataclass(frozen=True, slots=True)
 class RawTable:
-    """An ordinary table of a file format.
+    """An ordinary table of a file format, as the schema of `scratch` has it.
 
     statement  the CREATE TABLE statement that the schema has for it
-    stored     the columns that are in the file; `texts` are those of type TEXT
     written    the columns that can be written, which are all but the generated ones
     key        the columns of the primary key
     rowid      whether its rows have a rowid
     """
 
-    name: str
-    statement: str
-    stored: tuple[str, ...]
-    texts: frozenset[str]
-    written: tuple[str, ...]
-    key: tuple[str, ...]
-    rowid: bool
+    def __init__(self, scratch: apsw.Connection, name: str, rowid: bool) -> None:
+        self.name, self.rowid = name, rowid
+        schema = scratch.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,))
+        self.statement: str = schema.get
+        columns: list[Any] = scratch.execute(
+            "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?) WHERE hidden <> 2 "
+            "ORDER BY cid",
+            (name,),
+        ).fetchall()
+        self._stored = [column for column, *_ in columns]  # those that are in the file
+        self._texts = {column for column, type, *_ in columns if type == "TEXT"}
+        self.written = [column for column, _, hidden, _ in columns if not hidden]
+        keys = sorted((place, column) for column, _, _, place in columns if place)
+        self.key = tuple(column for _, column in keys)
 
     @property
     def definition(self) -> str:
@@ -66,30 +70,25 @@ class RawTable:
         if self.rowid:
             columns = (
                 f'"{name}" INTEGER PRIMARY KEY' if self.key == (name,) else f'"{name}"'
-                for name in self.stored
+                for name in self._stored
             )
             return f"CREATE TABLE {self.name} ({', '.join(columns)})"
-        return (
-            f"CREATE TABLE {self.name} ({_quoted(self.stored)}, PRIMARY KEY ({_quoted(self.key)})) "
-            "WITHOUT ROWID"
-        )
+        stored, key = (", ".join(map('"{}"'.format, each)) for each in (self._stored, self.key))
+        return f"CREATE TABLE {self.name} ({stored}, PRIMARY KEY ({key})) WITHOUT ROWID"
 
     @property
     def columns(self) -> str:
         """The columns to select; text is read as bytes, since damaged text need not be UTF-8."""
         return ", ".join(
             f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) ELSE {each} END"
-            for each in map('"{}"'.format, self.stored)
+            for each in map('"{}"'.format, self._stored)
         )
 
     def decode(self, row: Row) -> Row:
         """The values of the columns that can be written, from a row of `columns`."""
-        values = dict(zip(self.stored, row, strict=True))
         return tuple(
-            value.decode(errors="replace")
-            if name in self.texts and isinstance(value, bytes)
-            else value
-            for name, value in values.items()
+            _text(value) if name in self._texts and isinstance(value, bytes) else value
+            for name, value in zip(self._stored, row, strict=True)
             if name in self.written
         )
 
@@ -99,7 +98,7 @@ class DamagedFile:
 
     version     the format of the file, or the newest one if the header does not name it
     has_foreign_log  whether the log beside it was written for another file, so it is not applied
-    tables      the ordinary tables of that format
+    tables      the ordinary tables of that format; `roots` the root pages of those that were found
     unreadable  the names of tables of which `rows` could not read everything
     """
 
@@ -119,16 +118,11 @@ class DamagedFile:
         self.tables = tables(self.version)
         self.unreadable: set[str] = set()
         self._pages = copy.stat().st_size // PAGE_SIZE
-        self._roots = self._find_roots()
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether any table of the format was found."""
-        return bool(self._roots)
+        self.roots = self._find_roots()
 
     def rows(self, table: RawTable) -> Iterator[Row]:
         """Every row of a table that can be read, with the columns to write; some may come twice."""
-        root = self._roots.get(table.name)
+        root = self.roots.get(table.name)
         complete = root is not None and (yield from self._rows_at(root, table))
         if not complete:
             self.unreadable.add(table.name)
@@ -175,7 +169,8 @@ class DamagedFile:
         for layout in _layouts(self.version):
             if all(layout[name] == page for name, page in found.items()):
                 first = next(self._rows_at(layout[chunks.name], chunks), ())
-                if _is_chunk(first):
+                text, hash = (first[3], first[11]) if len(first) > 11 else (None, None)
+                if isinstance(text, str) and isinstance(hash, bytes) and len(hash) == 16:
                     return {name: page for name, page in layout.items() if page <= self._pages}
         return {}
 
@@ -224,28 +219,9 @@ def tables(version: int) -> tuple[RawTable, ...]:
         "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
         "AND name NOT LIKE 'sqlite%' ORDER BY name"
     ).fetchall()
-    result = tuple(
-        _table(scratch, str(name), rowid=not without_rowid) for name, without_rowid in found
-    )
+    result = tuple(RawTable(scratch, str(name), not without_rowid) for name, without_rowid in found)
     scratch.close()
     return result
-
-
-def _table(scratch: apsw.Connection, name: str, rowid: bool) -> RawTable:
-    columns: list[Any] = scratch.execute(
-        "SELECT name, type, hidden, pk FROM pragma_table_xinfo(?) WHERE hidden <> 2 ORDER BY cid",
-        (name,),
-    ).fetchall()
-    key = [(place, column) for column, _, _, place in columns if place]
-    return RawTable(
-        name=name,
-        statement=scratch.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (name,)).get,
-        stored=tuple(column for column, *_ in columns),
-        texts=frozenset(column for column, type, *_ in columns if type == "TEXT"),
-        written=tuple(column for column, _, hidden, _ in columns if not hidden),
-        key=tuple(column for _, column in sorted(key)),
-        rowid=rowid,
-    )
 
 
 @functools.cache
@@ -256,25 +232,13 @@ def _layouts(version: int) -> tuple[dict[str, int], dict[str, int]]:
     for step in range(version):
         migrate(scratch, step)
     names = {each.name for each in tables(version)}
+    roots = "SELECT name, rootpage FROM sqlite_schema"
     new, compacted = (
         {name: root for name, root in scratch.execute(select) if name in names}
-        for select in (
-            "SELECT name, rootpage FROM sqlite_schema",
-            "VACUUM; SELECT name, rootpage FROM sqlite_schema",
-        )
+        for select in (roots, f"VACUUM; {roots}")
     )
     scratch.close()
     return new, compacted
-
-
-def _is_chunk(row: Row) -> bool:
-    """Whether a row has a text and a hash where the table of chunks has them."""
-    return (
-        len(row) > 11
-        and isinstance(row[3], str)
-        and isinstance(row[11], bytes)
-        and len(row[11]) == 16
-    )
 
 
 def _first_page(definition: str, root: int, pages: int) -> bytes:
@@ -317,7 +281,3 @@ def _without_header(page: bytes) -> bytes:
 
 def _text(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else ""
-
-
-def _quoted(names: tuple[str, ...]) -> str:
-    return ", ".join(f'"{each}"' for each in names)

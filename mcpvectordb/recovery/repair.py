@@ -10,7 +10,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mcpvectordb import dates
@@ -22,15 +21,6 @@ from mcpvectordb.index.metadata_index import checked_names
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
-
-_COUNTED = (
-    "documents",
-    "document_chunks",
-    "document_embeddings",
-    "vectors",
-    "contexts",
-    "libraries",
-)
 
 
 class Tile(NamedTuple):
@@ -44,27 +34,22 @@ class Tile(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """What a file holds after the repair.
+def repair(sql: Sql, indexes: Sequence[ChunkIndex]) -> tuple[list[str], list[str]]:
+    """Repair all tables in the open transaction; `indexes` belong to documents and memories.
 
-    rows        how many rows it has, by table
-    incomplete  the sources of texts that may be incomplete or changed
-    lost        what was removed, one phrase for each
+    Returns the sources of texts that may be incomplete or changed, and a phrase for each thing that
+    was removed.
     """
-
-    rows: dict[str, int]
-    incomplete: list[str]
-    lost: list[str]
-
-
-def repair(sql: Sql, indexes: Sequence[ChunkIndex]) -> Repaired:
-    """Repair all tables in the open transaction; `indexes` belong to documents and memories."""
     documents, memories = indexes
     # Foreign keys hold again when rows that refer to missing rows are deleted.
     sql.execute("PRAGMA defer_foreign_keys = ON")
     lost = [*_repair_values(sql), *_remove_bad_embeddings(sql)]
-    _remove_unpublished(sql)
+    # What was being written or removed never counted as a document, or no longer.
+    for table, key in (("document_chunks", "owner"), ("documents", "key")):
+        sql.execute(
+            f"DELETE FROM {table} WHERE {key} IN (SELECT document FROM unpublished_documents)"
+        )
+    sql.execute("DELETE FROM unpublished_documents")
     _add_missing_owners(sql)
     gaps = [set(_close_gaps(sql, index)) for index in indexes]
     lost += [*_delete_orphans(sql), *_delete_empty(sql)]
@@ -74,8 +59,7 @@ def repair(sql: Sql, indexes: Sequence[ChunkIndex]) -> Repaired:
         *_incomplete_documents(sql, documents, gaps[0] | changed[0]),
         *_changed_memories(sql, memories),
     ]
-    rows = {table: int(sql.execute(f"SELECT count(*) FROM {table}").get) for table in _COUNTED}
-    return Repaired(rows, incomplete, lost)
+    return incomplete, lost
 
 
 def _repair_values(sql: Sql) -> Iterator[str]:
@@ -125,15 +109,6 @@ def _unusable(sql: Sql, select: str, *, of_user: bool = False) -> list[tuple[int
         or not arrays.fits(embedding, dimension, of_user=of_user)
         or not np.isfinite(arrays.unpacked([embedding], dimension)).all()
     ]
-
-
-def _remove_unpublished(sql: Sql) -> None:
-    """Delete what was being written or removed: it never counted as a document, or no longer."""
-    for table, key in (("document_chunks", "owner"), ("documents", "key")):
-        sql.execute(
-            f"DELETE FROM {table} WHERE {key} IN (SELECT document FROM unpublished_documents)"
-        )
-    sql.execute("DELETE FROM unpublished_documents")
 
 
 def _add_missing_owners(sql: Sql) -> None:
@@ -197,7 +172,9 @@ def _without_gaps(tiles: Sequence[Tile]) -> Iterator[Tile]:
         first, last = max(tile.start - tile.tile_start, -overlap), tile.end - tile.tile_start
         if not (first < last <= length and covers_tile(tile.text, first, last)):
             first, last = 0, length
-        yield Tile(tile.id, place, tile.text, offset, offset + first, offset + last)
+        yield tile._replace(
+            position=place, tile_start=offset, start=offset + first, end=offset + last
+        )
         offset, position_before, length_before = offset + length, tile.position, length
 
 
@@ -234,23 +211,15 @@ def _repair_settings(sql: Sql) -> None:
         "INSERT OR IGNORE INTO settings (name, value) SELECT 'model', CAST(key AS TEXT) FROM "
         "models ORDER BY (SELECT count(*) FROM document_embeddings WHERE model = key) DESC LIMIT 1"
     )
-    if not _are_indexable(
-        sql.execute("SELECT value FROM settings WHERE name = 'indexed_metadata'").get or "[]"
-    ):
+    names = sql.execute("SELECT value FROM settings WHERE name = 'indexed_metadata'").get or "[]"
+    try:
+        checked_names(json.loads(names))
+    except (InvalidInput, TypeError):
         sql.execute("DELETE FROM settings WHERE name = 'indexed_metadata'")
     sql.execute(
         f"DELETE FROM settings WHERE name IN {INITIAL_SETTINGS} AND name <> 'model' "
         f"AND (SELECT count(*) FROM settings WHERE name IN {INITIAL_SETTINGS}) < 3"
     )
-
-
-def _are_indexable(text: str) -> bool:
-    """Whether a JSON array holds names of metadata keys that can be indexed."""
-    try:
-        checked_names(json.loads(text))
-    except (InvalidInput, TypeError):
-        return False
-    return True
 
 
 def _accept_texts(sql: Sql, index: ChunkIndex) -> Iterator[int]:
@@ -268,14 +237,12 @@ def _incomplete_documents(sql: Sql, index: ChunkIndex, damaged: set[int]) -> Ite
         if not _is_complete(sql, index, owner, text, damaged)
     }
     for key in sorted(damaged | unproven):
-        yield from (
-            source
-            for (source,) in sql.execute(
-                "UPDATE documents SET hash = '', etag = '', modified = '', mtime_ns = -1 WHERE key "
-                "= ? RETURNING source",
-                (key,),
-            )
-        )
+        for (source,) in sql.execute(
+            "UPDATE documents SET hash = '', etag = '', modified = '', mtime_ns = -1 "
+            "WHERE key = ? RETURNING source",
+            (key,),
+        ):
+            yield source
 
 
 def _is_complete(sql: Sql, index: ChunkIndex, owner: int, text: str, damaged: set[int]) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import apsw
@@ -13,18 +12,18 @@ import apsw
 from mcpvectordb.database import Database
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput, NotOurFile, Unreadable, Unwritable
-from mcpvectordb.recovery import repair
-from mcpvectordb.recovery.raw_pages import DamagedFile, RawTable
+from mcpvectordb.records import Record
+from mcpvectordb.recovery.raw_pages import DamagedFile
+from mcpvectordb.recovery.repair import repair
 from mcpvectordb.storage.file import PAGE_SIZE
 from mcpvectordb.storage.schema import migrate
-from mcpvectordb.storage.table_scan import Row
 
 # Tables that are made again from others, or whose rows nobody needs.
 _DERIVED = {"document_pending", "context_pending", "cache", "changes", "library_skipped"}
+_COUNTED = "documents document_chunks document_embeddings vectors contexts libraries".split()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Salvaged:
+class Salvaged(Record):
     """What was salvaged.
 
     path        the new file
@@ -68,22 +67,20 @@ def salvage(
 def _salvage(source: Path, target: Path, folder: Path, embedder: Embedder | None) -> Salvaged:
     """Salvage `source` by way of a temporary folder."""
     damaged, new = DamagedFile(source, folder / "damaged.db"), folder / "new.db"
-    if not damaged.has_tables:
+    if not damaged.roots:
         raise NotOurFile(
             f"{source} has none of the tables of a mcpvectordb file, so there is nothing to save"
         )
     lost = _copy_rows(damaged, new)
     with Database(new, embedder=embedder) as db, db._file.writing() as sql:
-        repaired = repair.repair(sql, db._indexes)
+        incomplete, removed = repair(sql, db._indexes)
+        rows = {table: int(sql.execute(f"SELECT count(*) FROM {table}").get) for table in _COUNTED}
     # Opening the file makes a vec0 table for each model that the repair has left.
     with Database(new, embedder=embedder) as db:
         db.rebuild(clock=True)  # a flipped bit may have made a time one of another century
         db.copy_to(target)
     return Salvaged(
-        path=str(target),
-        rows=repaired.rows,
-        incomplete=tuple(repaired.incomplete),
-        lost=(*lost, *repaired.lost),
+        path=str(target), rows=rows, incomplete=tuple(incomplete), lost=(*lost, *removed)
     )
 
 
@@ -95,24 +92,19 @@ def _copy_rows(damaged: DamagedFile, new: Path) -> list[str]:
         migrate(sql, step)
     lost = ["what its log has, which was written for another file"] * damaged.has_foreign_log
     for table in damaged.tables:
-        if table.name not in _DERIVED:
-            refused = _insert(sql, table, damaged.rows(table))
-            if refused or table.name in damaged.unreadable:
-                lost.append(f"some rows of the table {table.name}")
+        if table.name in _DERIVED:
+            continue
+        names = ", ".join(f'"{each}"' for each in table.written)
+        values = ", ".join("?" * len(table.written))
+        insert = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({values})"
+        refused = False
+        for row in damaged.rows(table):
+            try:
+                sql.execute(insert, row)
+            except (apsw.ConstraintError, apsw.MismatchError):
+                refused = True
+        if refused or table.name in damaged.unreadable:
+            lost.append(f"some rows of the table {table.name}")
     sql.execute("COMMIT")
     sql.close()
     return lost
-
-
-def _insert(sql: apsw.Connection, table: RawTable, rows: Iterator[Row]) -> int:
-    """Insert the rows of a table; how many of them its constraints refused."""
-    names = ", ".join(f'"{each}"' for each in table.written)
-    values = ", ".join("?" * len(table.written))
-    insert = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({values})"
-    refused = 0
-    for row in rows:
-        try:
-            sql.execute(insert, row)
-        except (apsw.ConstraintError, apsw.MismatchError):
-            refused += 1
-    return refused

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,12 +32,11 @@ _DEFAULT_FUNCTIONS = {"default", "onnx_mini_lm_l6_v2"}
 
 
 class ChromaCollection(NamedTuple):
-    """A collection, the ids of its two segments, its metric and its model ("" if unknown)."""
+    """A collection, the ids of its segments by scope, its metric and its model ("" if unknown)."""
 
     id: str
     name: str
-    vectors: str
-    metadata: str
+    segments: Mapping[str, str]
     space: str
     model: str
 
@@ -79,15 +78,18 @@ def read_chroma(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
     applied = {
         str(row["segment_id"]): _number(row["seq_id"]) for row in database.rows("max_seq_id")
     }
-    queues = {each.id: QueuedChanges(applied.get(each.metadata, 0)) for each in collections}
+    queues = {
+        each.id: QueuedChanges(applied.get(each.segments.get("METADATA", ""), 0))
+        for each in collections
+    }
     for entry in database.rows("embeddings_queue"):
         if queue := queues.get(str(entry["topic"]).rpartition("/")[2]):
             queue.add(_number(entry["seq_id"]), entry)
     for collection in collections:
         # A name that is not an id would lead elsewhere.
-        is_id = all(each.isalnum() or each == "-" for each in collection.vectors)
-        folder = source.beside / (collection.vectors if is_id and collection.vectors else "-")
-        files = HnswVectors(folder, collection.space == "cosine")
+        vectors = collection.segments.get("VECTOR", "")
+        is_id = vectors and all(each.isalnum() or each == "-" for each in vectors)
+        files = HnswVectors(source.beside / (vectors if is_id else "-"), collection.space)
         if files.problem:
             yield UnreadPart(what=f"{files.problem} (collection {collection.name})")
         queue = queues[collection.id]
@@ -121,16 +123,10 @@ def _collections(database: ForeignDatabase, options: ImportOptions) -> Iterator[
     }
     for row in database.rows("collections"):
         id = str(row["id"])
-        own = segments.get(id, {})
         configured = [values.json_value(row[each]) for each in ("config_json_str", "schema_str")]
-        yield ChromaCollection(
-            id=id,
-            name=str(row["name"]),
-            vectors=own.get("VECTOR", ""),
-            metadata=own.get("METADATA", ""),
-            space=spaces.get(id) or str(_find(configured, "space") or "l2"),
-            model=options.model or _model(configured),
-        )
+        space = spaces.get(id) or str(_find(configured, "space") or "l2")
+        model = options.model or _model(configured)
+        yield ChromaCollection(id, str(row["name"]), segments.get(id, {}), space, model)
 
 
 def _collected(
@@ -146,7 +142,12 @@ def _collected(
     while batch := list(islice(items, _BATCH)):
         new = {id: (number, created) for number, id, created in batch if id not in seen}
         seen |= new.keys()
-        described = _metadata(database, [number for number, _ in new.values() if number])
+        described: dict[int, dict[str, Any]] = {}  # the metadata of items by their number
+        numbers = [number for number, _ in new.values() if number]
+        for row in database.lookup("embedding_metadata", "id", *numbers):
+            described.setdefault(row["id"], {})[str(row["key"])] = _cell(row)
+        for row in database.lookup("embedding_metadata_array", "id", *numbers):
+            described.setdefault(row["id"], {}).setdefault(str(row["key"]), []).append(_cell(row))
         wanted = {queue.vectors[id]: id for id in new if id in queue.vectors}
         queued = {
             wanted[row["seq_id"]]: row["vector"]
@@ -167,7 +168,7 @@ def _stored(
     They are found by the index on segments; if that is damaged, in the whole table, and some come
     twice.
     """
-    segment = collection.metadata
+    segment = collection.segments.get("METADATA", "")
     found = database.lookup("embeddings", "segment_id", segment)
     for rows in (found, database.rows("embeddings")):
         for row in rows:
@@ -175,16 +176,6 @@ def _stored(
                 yield row["id"], str(row["embedding_id"]), row["created_at"]
         if "embeddings" not in database.damaged:
             return
-
-
-def _metadata(database: ForeignDatabase, numbers: list[int]) -> dict[int, dict[str, Any]]:
-    """The metadata of items by their number, their text included."""
-    found: dict[int, dict[str, Any]] = {}
-    for row in database.lookup("embedding_metadata", "id", *numbers):
-        found.setdefault(row["id"], {})[str(row["key"])] = _cell(row)
-    for row in database.lookup("embedding_metadata_array", "id", *numbers):
-        found.setdefault(row["id"], {}).setdefault(str(row["key"]), []).append(_cell(row))
-    return found
 
 
 def _cell(row: Mapping[str, Any]) -> Any:
@@ -211,12 +202,12 @@ def _find(value: Any, key: str) -> Any:
         for each in level:
             if isinstance(each, Mapping) and each.get(key):
                 return each[key]
-        level = [item for each in level for item in _inner(each)]
+        level = [
+            item
+            for each in level
+            for item in (each.values() if isinstance(each, Mapping) else values.listed(each))
+        ]
     return None
-
-
-def _inner(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, Mapping) else values.listed(value)
 
 
 def _number(value: object) -> int:
@@ -241,14 +232,14 @@ class HnswVectors:
 
     _HEADER = struct.Struct("<i6Q")
 
-    def __init__(self, folder: Path, cosine: bool) -> None:
+    def __init__(self, folder: Path, space: str) -> None:
         self._folder, self.problem = folder, ""
         self._rows: dict[str, int] = {}
         self._lengths = np.empty(0, np.float32)
         if not (folder / "index_metadata.pickle").is_file():
             return  # nothing was written to files yet
         try:
-            self._open(cosine)
+            self._open(space)
         except (OSError, ValueError, struct.error) as error:
             self.problem = f"the HNSW files of a segment are of an unknown layout: {error}"
 
@@ -262,7 +253,7 @@ class HnswVectors:
             row = row * self._lengths[place]
         return row.astype("<f4").tobytes()
 
-    def _open(self, cosine: bool) -> None:
+    def _open(self, space: str) -> None:
         with (self._folder / "header.bin").open("rb") as file:
             header = file.read(self._HEADER.size)
         version, _, most, count, size, self._end, self._start = self._HEADER.unpack(header)
@@ -293,7 +284,7 @@ class HnswVectors:
             if isinstance(id, str) and isinstance(label, int) and label in places
         }
         lengths = self._folder / "length.bin"
-        if cosine and lengths.is_file():
+        if space == "cosine" and lengths.is_file():
             raw = lengths.read_bytes()
             self._lengths = np.frombuffer(raw[: len(raw) // 4 * 4], "<f4")
 

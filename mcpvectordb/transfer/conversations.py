@@ -26,10 +26,6 @@ _NAME = re.compile(r"conversations(-\d+)?\.json", re.IGNORECASE)
 _ZIP = b"PK\x03\x04"
 
 
-Messages = Callable[[Mapping[str, Any], Counter[str]], Iterator[Item]]
-"""Returns the messages of a conversation, and counts what it leaves out of it."""
-
-
 def is_export(key: str, source: ImportSource) -> bool:
     """Whether the first conversations of an export have a key that only one service uses."""
     try:
@@ -42,8 +38,15 @@ def is_export(key: str, source: ImportSource) -> bool:
     return False
 
 
-def read_export(messages: Messages, source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """The messages of every conversation of an export, and what could not be read."""
+def read_export(
+    messages: Callable[[Mapping[str, Any], Counter[str]], Iterator[Item]],
+    source: ImportSource,
+    options: ImportOptions,
+) -> Iterator[Item]:
+    """The messages of every conversation of an export, and what could not be read.
+
+    `messages` returns those of a conversation, and counts what it leaves out of it.
+    """
     left: Counter[str] = Counter()
     for name, file in _opened(source):
         try:
@@ -54,7 +57,7 @@ def read_export(messages: Messages, source: ImportSource, options: ImportOptions
                     yield UnreadPart(what=f"{name}: an element that is no conversation")
         except ParseFailed as error:
             yield UnreadPart(what=f"{name}, {error}")
-    yield from _not_kept(left)
+    yield from (NotKept(what=what, count=count) for what, count in left.items())
 
 
 def _memory(
@@ -71,13 +74,20 @@ def _memory(
     )
 
 
-def _not_kept(left: Counter[str]) -> Iterator[NotKept]:
-    """What was left out, for the report."""
-    return (NotKept(what=what, count=count) for what, count in left.items())
-
-
 def _joined(parts: list[str]) -> str:
     return "\n\n".join(part for part in parts if part.strip())
+
+
+def _texts(blocks: object, left: Counter[str], others: str) -> list[str]:
+    """The texts among the blocks of a message; others are counted under their name."""
+    parts = []
+    for block in values.listed(blocks):
+        text = block if isinstance(block, str) else values.item(block, "text")
+        if isinstance(text, str):
+            parts.append(text)
+        else:
+            left[others] += 1
+    return parts
 
 
 def _opened(source: ImportSource) -> Generator[tuple[str, BinaryIO], None, None]:
@@ -183,14 +193,7 @@ def _chatgpt_text(message: Mapping[str, Any], left: Counter[str]) -> str:
     parts = values.item(content, "parts")
     if not isinstance(parts, list):
         return values.text(text)
-    found = []
-    for part in parts:
-        spoken = values.item(part, "text") if isinstance(part, dict) else part
-        if isinstance(spoken, str):
-            found.append(spoken)
-        else:
-            left["images and files in messages"] += 1
-    return _joined(found)
+    return _joined(_texts(parts, left, "images and files in messages"))
 
 
 # --- Claude
@@ -218,13 +221,7 @@ def claude_messages(conversation: Mapping[str, Any], left: Counter[str]) -> Iter
 
 def _claude_text(message: Mapping[str, Any], left: Counter[str]) -> str:
     """What was written, and the text of attachments; what is no text is counted."""
-    parts = []
-    for block in values.listed(message.get("content")):
-        text = values.item(block, "text")
-        if isinstance(text, str):
-            parts.append(text)
-        else:
-            left["thoughts, and calls of tools"] += 1
+    parts = _texts(message.get("content"), left, "thoughts, and calls of tools")
     if not any(part.strip() for part in parts):
         parts = [values.text(message.get("text"))]
     for each in values.listed(message.get("attachments")):
@@ -283,7 +280,7 @@ def read_sessions(source: ImportSource, options: ImportOptions) -> Iterator[Item
             if item is not None and item.id not in seen:
                 seen.add(item.id)
                 yield item
-    yield from _not_kept(left)
+    yield from (NotKept(what=what, count=count) for what, count in left.items())
 
 
 def _session_title(path: Path) -> str:
@@ -304,7 +301,9 @@ def _of_session(
     if entry.get("isSidechain"):
         left["messages of subagents"] += 1
         return None
-    text = _session_text(message.get("content"), left)
+    text = message.get("content")
+    if not isinstance(text, str):
+        text = _joined(_texts(text, left, "thoughts, images, and calls of tools"))
     if not text.strip() or _COMMAND.match(text):
         return None
     session = str(entry.get("sessionId") or file)
@@ -323,16 +322,3 @@ def _of_session(
         values.time(entry.get("timestamp")),
         **{name: value for name, value in said.items() if value},
     )
-
-
-def _session_text(content: object, left: Counter[str]) -> str:
-    """The text of a message, without calls of tools and what these returned."""
-    if isinstance(content, str):
-        return content
-    parts = []
-    for block in values.listed(content):
-        if values.item(block, "type") == "text":
-            parts.append(str(block.get("text", "")))
-        else:
-            left["thoughts, images, and calls of tools"] += 1
-    return _joined(parts)

@@ -5,7 +5,7 @@ What a program is known by are the tables in `kinds.KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -146,10 +146,12 @@ def read_memory_service(source: ImportSource, options: ImportOptions) -> Iterato
         yield NotKept(what="a relation between two memories", count=relations)
     vectors = Vec0Vectors(database, "memory_embeddings")
     for row in database.rows("memories"):
-        id, text = str(row["content_hash"]), values.text(row["content"])
+        id, text, tags = str(row["content_hash"]), values.text(row["content"]), row["tags"]
         if row["deleted_at"] is not None:
             yield LeftOut(id=id, reason="it is deleted")
             continue
+        # Tags are stored as one text with commas, in old versions as a list in JSON.
+        listed = values.json_value(tags)
         said = {
             "memory_type": row["memory_type"],
             "superseded_by": row["superseded_by"],
@@ -163,18 +165,14 @@ def read_memory_service(source: ImportSource, options: ImportOptions) -> Iterato
             text=text,
             metadata=values.metadata(row["metadata"])
             | values.storable({key: value for key, value in said.items() if value}),
-            tags=_tags(values.text(row["tags"])),
+            tags=list(
+                map(str, listed if isinstance(listed, list) else values.text(tags).split(","))
+            ),
             created_at=values.time(row["created_at"]),
             updated_at=values.time(row["updated_at"]),
             embeddings={text: embedding} if embedding else {},
             model=options.model,
         )
-
-
-def _tags(text: str) -> Sequence[str]:
-    """Tags are stored as one text with commas, in old versions as a list in JSON."""
-    listed = values.json_value(text) if text.startswith("[") else None
-    return [str(tag) for tag in listed] if isinstance(listed, list) else text.split(",")
 
 
 # --- mcp-context-server

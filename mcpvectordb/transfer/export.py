@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import json
 import os
+import re
 import shutil
+import unicodedata
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
@@ -46,7 +49,6 @@ from mcpvectordb.storage.new_file import (
     remove_stale_parts,
     sync_folder,
 )
-from mcpvectordb.transfer.file_names import FileNames
 from mcpvectordb.vectors.store import VectorStore
 
 ExportFormat = Literal["jsonl", "markdown", "csv", "parquet"]
@@ -82,7 +84,12 @@ def export(
             _write_folder(snapshot, path)
         else:
             with new_file(file, path, overwrite=overwrite) as new:
-                _write_file(snapshot, new.part, chosen, packed)
+                if chosen == "parquet":
+                    write_parquet(snapshot, new.part)
+                else:
+                    opener = gzip.open if packed else open
+                    with opener(new.part, "wt", encoding="utf-8", newline="") as text:
+                        (write_jsonl if chosen == "jsonl" else write_csv)(snapshot, text)
                 flush_to_disk(new.part)
             path = new.path
     left_out: tuple[str, ...] = ()
@@ -119,15 +126,6 @@ def target_format(path: Path, format: str | None) -> tuple[ExportFormat, bool]:
     if packed and format not in ("jsonl", "csv"):
         raise InvalidInput(f"only jsonl and csv are written as {_PACKED}, not {format}")
     return format, packed
-
-
-def _write_file(snapshot: ExportSnapshot, part: Path, format: ExportFormat, packed: bool) -> None:
-    if format == "parquet":
-        write_parquet(snapshot, part)
-        return
-    opener = gzip.open if packed else open
-    with opener(part, "wt", encoding="utf-8", newline="") as file:
-        (write_jsonl if format == "jsonl" else write_csv)(snapshot, file)
 
 
 def _write_folder(snapshot: ExportSnapshot, folder: Path) -> None:
@@ -276,13 +274,8 @@ _json_line = json.JSONEncoder(
 
 def write_jsonl(snapshot: ExportSnapshot, file: IO[str]) -> None:
     """Write everything, one object per line."""
-    for line in _lines(snapshot):
-        file.write(_json_line(line) + "\n")
-
-
-def _lines(snapshot: ExportSnapshot) -> Iterator[Line]:
     model = snapshot.model
-    yield {
+    header = {
         "mcpvectordb": JSONL_VERSION,
         "program": __version__,
         "created_at": dates.now(),
@@ -292,12 +285,16 @@ def _lines(snapshot: ExportSnapshot) -> Iterator[Line]:
         "settings": snapshot.settings(),
         "items": snapshot.items,
     }
-    yield from snapshot.libraries()
-    yield from snapshot.documents()
-    yield from snapshot.memories()
-    yield from snapshot.stores()
-    yield from snapshot.vectors()
-    yield {"kind": "end", "items": snapshot.items}
+    lines = chain(
+        [header],
+        snapshot.libraries(),
+        snapshot.documents(),
+        snapshot.memories(),
+        snapshot.stores(),
+        snapshot.vectors(),
+        [{"kind": "end", "items": snapshot.items}],
+    )
+    file.writelines(_json_line(line) + "\n" for line in lines)
 
 
 # --- Markdown
@@ -319,7 +316,13 @@ def write_markdown(snapshot: ExportSnapshot, folder: Path) -> None:
         name = names.of(place, inside.partition("://")[2] or inside, document["id"])
         known = ("id", "library", "source", "hash", "file_type", "modified", "created_at")
         own = {"title": document["title"], "mcpvectordb": {each: document[each] for each in known}}
-        _write(folder / name, page(own, document["metadata"], _body(document)))
+        # The text below its own front matter, whose content is metadata; code is in a fence.
+        text = str(document["text"])
+        if formats.by_name(Path(source).name) is formats.CODE:
+            text = fence(text, document["file_type"])
+        elif end := front_matter(text)[1]:
+            text = text[end:].lstrip("\r\n")
+        _write(folder / name, page(own, document["metadata"], text))
     for memory in snapshot.memories():
         id = str(memory["id"])
         name = names.of(["contexts", memory["thread"]], id, id)
@@ -345,16 +348,6 @@ def _write(file: Path, content: bytes) -> None:
         written.write(content)
 
 
-def _body(document: Mapping[str, Any]) -> str:
-    """The text below its own front matter, whose content is metadata; code is in a fence."""
-    text = str(document["text"])
-    known = formats.by_name(Path(document["source"]).name)
-    if known is formats.CODE:
-        return fence(text, document["file_type"])
-    end = front_matter(text)[1]
-    return text[end:].lstrip("\r\n") if end else text
-
-
 def page(own: Mapping[str, Any], metadata: Mapping[str, Any], text: str) -> bytes:
     """A text below front matter: what is known of it, then its metadata of other keys."""
     import yaml
@@ -368,6 +361,79 @@ def page(own: Mapping[str, Any], metadata: Mapping[str, Any], text: str) -> byte
         width=2**31 - 1,
     )
     return f"---\n{head}---\n{text}".encode()
+
+
+# Every system accepts the names of files. A source may be ../../etc/passwd, C:\con, a URL, or 5,000
+# characters of anything. The names made of them stay inside of their folder, hide nothing, and are
+# different on disks that ignore case, too.
+
+LONGEST_NAME = 120  # bytes of a name: systems allow 255, and suffixes are added to it
+LONGEST_PATH = 200  # characters: some programs on Windows allow 260 with the folders above
+ENDING = ".md"
+
+# Separators, control characters, what Windows does not allow, and what turns the text around.
+_UNSAFE = re.compile(r'[/\\\x00-\x1f\x7f-\x9f<>:"|?*\u200e\u200f\u202a-\u202e\u2066-\u2069]')
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\.|$)")
+
+
+class FileNames:
+    """Gives each text a path of its own, relative to one folder."""
+
+    def __init__(self) -> None:
+        # Digests, so that a million paths take some ten MB.
+        self._taken: set[bytes] = set()
+
+    def of(self, folders: Sequence[str], path: str, id: str) -> str:
+        """A path in these folders for a source; `id` makes it different from those before it."""
+        inner = [each for each in re.split(r"[/\\]+", path) if each not in _DOTS]
+        *above, last = [_safe(each) for each in (*folders, *(inner or [""]))]
+        name = f"{_shortened(last.removesuffix(ENDING))}{ENDING}"
+        inside = "/".join(_folder(each) for each in above)
+        if len(inside) + len(name) > LONGEST_PATH:
+            inside = "/".join([*map(_folder, above[: len(folders)]), _digest(inside).hex()[:16]])
+        chosen = f"{inside}/{name}"
+        if not self._take(chosen):
+            marked = _shortened(f"{name.removesuffix(ENDING)} {_safe(id)}")
+            chosen = f"{inside}/{marked}{ENDING}"
+            self._take(chosen)
+        return chosen
+
+    def _take(self, path: str) -> bool:
+        """Take a path; whether it was free."""
+        key = _digest(unicodedata.normalize("NFC", path).casefold())
+        free = key not in self._taken
+        self._taken.add(key)
+        return free
+
+
+_DOTS = ("", ".", "..")
+
+
+def _safe(part: str) -> str:
+    """A part of a path as a name that is visible and allowed everywhere."""
+    name = _UNSAFE.sub("_", unicodedata.normalize("NFC", part)).strip().rstrip(". ")
+    if not name or name.startswith(".") or _RESERVED.match(name):
+        name = f"_{name}"
+    return name
+
+
+def _folder(name: str) -> str:
+    """A folder's name, which never is a file's: those end with .md, and these never do."""
+    short = _shortened(name)
+    return f"{short}_" if short.casefold().endswith(ENDING) else short
+
+
+def _shortened(name: str) -> str:
+    """A name of at most LONGEST_NAME bytes; a longer one ends with a digest of all of it."""
+    raw = name.encode()
+    if len(raw) <= LONGEST_NAME:
+        return name
+    kept = raw[: LONGEST_NAME - 17].decode(errors="ignore").rstrip(". ")
+    return f"{kept}-{_digest(name).hex()[:16]}"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 # --- CSV and Parquet
@@ -406,13 +472,14 @@ def write_csv(snapshot: ExportSnapshot, file: IO[str]) -> None:
     table = csv.writer(file)
     table.writerow(COLUMNS)
     for row in _rows(snapshot):
-        table.writerow([_cell(row[name]) for name in COLUMNS])
-
-
-def _cell(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else value
+        cells = [
+            value.tolist() if hasattr(value, "tolist") else value
+            for value in (row[name] for name in COLUMNS)
+        ]
+        table.writerow(
+            json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple) else value
+            for value in cells
+        )
 
 
 def write_parquet(snapshot: ExportSnapshot, part: Path) -> None:

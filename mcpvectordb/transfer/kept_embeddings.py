@@ -46,7 +46,7 @@ class Offered(NamedTuple):
     owner: int
     passage: IndexedChunk
     raw: bytes
-    embedded: tuple[str, ...]
+    embedded: Sequence[str]
 
 
 def keep(store: OpenStore, index: ChunkIndex, owners: Mapping[int, TextItem]) -> Counter[str]:
@@ -66,7 +66,10 @@ def keep(store: OpenStore, index: ChunkIndex, owners: Mapping[int, TextItem]) ->
         if isinstance(found, str):
             outcomes[owner] = found
         else:
-            texts = _embedded(owners[owner], passage)
+            texts = [passage.embedding_text, passage.text]
+            headings = owners[owner].metadata.get("headings")
+            if isinstance(headings, list) and all(isinstance(each, str) for each in headings):
+                texts.append(embedding_text(passage.title, headings, passage.header, passage.text))
             offered[owners[owner].model].append(Offered(owner, passage, found, texts))
     for name, some in offered.items():
         reason = _difference(store, index, model, name, some)
@@ -103,25 +106,18 @@ def _difference(
         _, own = store.encoder.embed_texts(index, texts)
     except ModelError as error:
         return f"cannot be compared with those of the file's model: {error}"
-    cosines = sorted(
-        max(_cosine(each.raw, own[text], model.dimension) for text in each.embedded)
-        for each in sample
-    )
+    cosines = []
+    for each in sample:
+        rows = arrays.unpacked([each.raw, *(own[text] for text in each.embedded)], model.dimension)
+        units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        cosines.append(float((units[1:] @ units[0]).max()))
+    cosines.sort()
     if cosines[0] >= LEAST_COSINE or (
         cosines[0] >= LEAST_OF_ONE and cosines[1:2] >= [LEAST_COSINE]
     ):
         return ""
     said = f" of {name}" if name else " of the source"
     return f"those{said} differ from those of {model.name}{_hint(name, model.name)}"
-
-
-def _embedded(item: TextItem, passage: IndexedChunk) -> tuple[str, ...]:
-    """The texts of which the source's embedding of a passage may be one."""
-    texts = [passage.embedding_text, passage.text]
-    headings = item.metadata.get("headings")
-    if isinstance(headings, list) and all(isinstance(each, str) for each in headings):
-        texts.append(embedding_text(passage.title, headings, passage.header, passage.text))
-    return tuple(dict.fromkeys(texts))
 
 
 def _offer(item: TextItem, passage: IndexedChunk, model: ModelRow) -> bytes | str:
@@ -151,8 +147,3 @@ def _hint(theirs: str, ours: str) -> str:
     if name == ours or name not in CATALOGUE:
         return ""
     return f" (a new file keeps them if it is made with MCPVECTORDB_MODEL={name})"
-
-
-def _cosine(first: bytes, second: bytes, dimension: int) -> float:
-    one, other = (arrays.unpacked([each], dimension)[0] for each in (first, second))
-    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))

@@ -49,9 +49,7 @@ from mcpvectordb.transfer.source import ImportSource, data_bytes
 SMALL_OUTPUT, MOST_OUTPUT = 10_000_000, 32_000_000_000
 """Bytes of items that a source of any size may have; beyond these, parse_output_ratio applies."""
 MOST_ITEM = 600_000_000  # bytes
-ITEM_BYTES = (
-    64  # that an item counts as more than it has: many small ones are as bad as a large one
-)
+ITEM_BYTES = 64  # an item counts as so many more: many small ones are as bad as a large one
 SILENT_SECONDS = 300.0  # for one item
 REPORT_EVERY = 2_000
 LONGEST_SAID = 500  # characters of what is said about a part that does not come
@@ -73,7 +71,6 @@ class ReadSource:
     def __init__(
         self,
         source: ImportSource,
-        scratch: Path,
         kind: str | None,
         options: ImportOptions,
         config: Config,
@@ -81,15 +78,17 @@ class ReadSource:
     ) -> None:
         self._source, self._progress = source, progress
         self._memory, self._ratio = 2 * config.parse_memory, config.parse_output_ratio
-        self._file, self.kind, self.total = scratch / "items", "", 0
+        self._file, self.kind, self.total = source.copies / "items", "", 0
         for each in [kinds.named(kind)] if kind else kinds.KINDS:
             inside = source.inside(each.file) or source
             expected = bool(kind) or inside.path.name == each.file
             inside.copy([pattern for pattern in each.beside if expected or "*" not in pattern])
+        # What is linked to in a folder may be read, too.
+        linked = _entries(source.path, links=True) if source.is_folder else ()
         request = {
             "path": str(source.path),
-            "readable": [str(scratch), *_readable(source)],
-            "copies": str(scratch),
+            "readable": [str(each) for each in (source.copies, source.path, *linked)],
+            "copies": str(source.copies),
             "kind": kind,
             "options": vars(options),
         }
@@ -120,7 +119,9 @@ class ReadSource:
 
     def _read(self, process: foreign.ForeignProcess, request: bytes, file: IO[bytes]) -> None:
         """Write all items to a file as they come, within the limits."""
-        rest = most = min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * _size(self._source.path))
+        path = self._source.path
+        on_disk = _entries(path, links=False) if path.is_dir() else (path, Path(f"{path}-wal"))
+        rest = most = min(MOST_OUTPUT, SMALL_OUTPUT + self._ratio * sum(map(data_bytes, on_disk)))
         count, expired = 0, threading.Event()
         try:
             foreign.send(process.process.stdin, request)
@@ -136,8 +137,8 @@ class ReadSource:
                         rest -= len(answer) + ITEM_BYTES
                         if rest < 0:
                             raise TooLarge(
-                                f"{self._source.path} has items of more than {most:,} bytes, "
-                                f"{self._ratio} times its size; nothing was imported "
+                                f"{path} has items of more than {most:,} bytes, {self._ratio} "
+                                "times its size; nothing was imported "
                                 f"{how_to_allow('parse_output_ratio')}"
                             )
                         self._keep(file, answer)
@@ -155,7 +156,7 @@ class ReadSource:
             reason = f"{reason}; nothing was imported"
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             reason = f"its reader gave an invalid answer ({error})"
-        raise ParseFailed(f"{self._source.path} cannot be read: {reason}")
+        raise ParseFailed(f"{path} cannot be read: {reason}")
 
     def _ended(self, said: dict[str, Any]) -> bool:
         """Note what the process says; whether that was the end."""
@@ -195,13 +196,6 @@ def checked_folder(item: Item, named: str) -> Item:
     return item
 
 
-def _readable(source: ImportSource) -> Iterator[str]:
-    """What the process may read: the source, and what is linked to in it."""
-    yield str(source.path)
-    if source.is_folder:
-        yield from map(str, _entries(source.path, links=True))
-
-
 def _entries(folder: Path, *, links: bool, levels: int = LEVELS) -> Iterator[Path]:
     """The links, or else the files, in a folder and those inside of it."""
     with suppress(OSError), os.scandir(folder) as found:
@@ -212,23 +206,11 @@ def _entries(folder: Path, *, links: bool, levels: int = LEVELS) -> Iterator[Pat
                 yield from _entries(Path(each.path), links=links, levels=levels - 1)
 
 
-def _size(path: Path) -> int:
-    """The bytes that a source has on the disk."""
-    if path.is_dir():
-        return sum(map(data_bytes, _entries(path, links=False)))
-    return data_bytes(path) + data_bytes(Path(f"{path}-wal"))
-
-
 # --- both ends of the pipe
 
 
-_TYPES: dict[str, type] = {
-    **dict.fromkeys(("metadata", "fields", "descriptions", "embeddings"), dict),
-    **dict.fromkeys(("tags", "ignore", "images"), list),
-    "count": int,
-    "confirmed": bool,
-}
-"""The type of each field of items that is no text; bytes are base64."""
+_TYPES = {"Mapping": dict, "Sequence": list, "int": int, "bool": bool}
+"""What a field of an item is in JSON, by its declared type; others are texts, bytes as base64."""
 
 
 def pack(item: Item) -> bytes:
@@ -256,7 +238,8 @@ def unpack(packed: bytes) -> Item:
     fields: dict[str, Any] = json_text.loads(packed)
     kind = _ITEMS[fields.pop("item")]
     for name, value in fields.items():
-        if type(value) is not _TYPES.get(name, str):
+        declared = str(kind.__dataclass_fields__[name].type).partition("[")[0]
+        if type(value) is not _TYPES.get(declared, str):
             raise TypeError(f"its {name} is of another type")
     images = fields.get("images", ())
     media_types = [each["mime_type"] for each in images]
@@ -270,12 +253,7 @@ def unpack(packed: bytes) -> Item:
         fields["embeddings"] = {text: from_base64(each, "an embedding") for text, each in found}
     if "images" in fields:
         fields["images"] = [
-            Image(
-                data=from_base64(each["data"], "an image"),
-                mime_type=each["mime_type"],
-                metadata=each["metadata"],
-            )
-            for each in images
+            Image(**{**each, "data": from_base64(each["data"], "an image")}) for each in images
         ]
     item: Item = kind(**fields)
     return item

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -90,7 +89,13 @@ class Restore:
                     if active_model(sql) is None and accepted:
                         self._encoder.adopt(sql, made_by, *settings)
                 self._encoder.ensure_model()
-            self._index_keys(headers[0].get("settings"))
+            # The metadata keys of memories that the exported file indexed, in a new file.
+            said = headers[0].get("settings")
+            names = said.get("indexed_metadata") if isinstance(said, Mapping) else None
+            known = "SELECT 1 FROM settings WHERE name = 'indexed_metadata'"
+            with self._file.writing() as sql:
+                if isinstance(names, list) and not sql.execute(known).fetchone():
+                    self._store.metadata_index.use(sql, [str(name) for name in names])
         with self._file.reading(limited=False) as sql:
             active = active_model(sql)
             self._last_document, self._last_memory = sql.execute(
@@ -105,14 +110,6 @@ class Restore:
                 f"texts are embedded anew: the export was made with {made_by.name} "
                 f"({made_by.dimension} d), the model here is {here}"
             )
-
-    def _index_keys(self, settings: object) -> None:
-        """Index the metadata keys of memories that the exported file indexed, in a new file."""
-        names = settings.get("indexed_metadata") if isinstance(settings, Mapping) else None
-        with self._file.writing() as sql:
-            known = sql.execute("SELECT 1 FROM settings WHERE name = 'indexed_metadata'").fetchone()
-            if isinstance(names, list) and not known:
-                self._store.metadata_index.use(sql, [str(name) for name in names])
 
     def _checked(self, records: list[Line], read: Callable[[Line], Checked]) -> Iterator[Checked]:
         """The items of records that can be stored; others are reported."""
@@ -162,25 +159,18 @@ class Restore:
 
     def _new(self, sql: Sql, documents: list[ReceivedItem]) -> Iterator[ReceivedItem]:
         """The documents that are not here; the others are reported."""
-        rows = sql.execute(
-            "SELECT id FROM documents WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps([each.version.local["id"] for each in documents]),),
-        )
-        ids = {id for (id,) in rows}
-        here = {
-            (library, source): hash
-            for library, source, hash in sql.execute(
-                "SELECT library, source, hash FROM published_documents WHERE key <= ? "
-                "AND source IN (SELECT value FROM json_each(?))",
-                (self._last_document, json.dumps([each.version.item.name for each in documents])),
-            )
-        }
+        ids: set[str] = set()
         for each in documents:
             item, id = each.version.item, each.version.local["id"]
-            hash = here.get((item.place, item.name))
-            if id in ids or hash == (each.version.fields or {})["hash"]:
+            taken = sql.execute("SELECT 1 FROM documents WHERE id = ?", (id,)).fetchone()
+            here = sql.execute(
+                "SELECT hash FROM published_documents WHERE library = ? AND source = ? "
+                "AND key <= ? ORDER BY +key DESC LIMIT 1",
+                (item.place, item.name, self._last_document),
+            ).fetchone()
+            if taken or id in ids or here == ((each.version.fields or {})["hash"],):
                 self._report.count("known", "documents")
-            elif hash is not None:
+            elif here is not None:
                 self._report.skip(item.name, OTHER_VERSION)
             else:
                 self._report.count("added", "documents")
@@ -221,16 +211,13 @@ class Restore:
             for memory in memories:
                 id = self._memory_here(sql, memory)
                 self._report.count("known" if id else "added", "memories")
-                if not self._report.dry_run:
-                    id = id or self._add_memory(sql, memory)
-                    self._settle(sql, self._store.memories, id, memory)
-
-    def _add_memory(self, sql: Sql, memory: ReceivedItem) -> int:
-        """Store a memory, beside one that is here under its uid: that has another content."""
-        version = memory.version
-        if MemoryItems.find(sql, version.item) is not None:
-            version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
-        return self._target.memories.versioned.put(sql, version, memory.content)
+                if self._report.dry_run:
+                    continue
+                version = memory.version
+                if not id and MemoryItems.find(sql, version.item):  # of another content
+                    version = version._replace(item=version.item._replace(name=uuid.uuid4().hex))
+                id = id or self._target.memories.versioned.put(sql, version, memory.content)
+                self._settle(sql, self._store.memories, id, memory)
 
     def _memory_here(self, sql: Sql, memory: ReceivedItem) -> int:
         """The id of the memory that is here already; 0 if there is none.
@@ -239,17 +226,10 @@ class Restore:
         """
         fields, id = memory.version.fields or {}, memory.version.local["id"]
         row = sql.execute(
-            "SELECT id FROM contexts WHERE thread = ? AND source = ? AND created_at = ? AND "
-            "hash = ? AND (id = ? OR id <= ?) ORDER BY id = ? DESC LIMIT 1",
-            (
-                fields["thread"],
-                fields["source"],
-                fields["created_at"],
-                bytes.fromhex(fields["hash"]),
-                id,
-                self._last_memory,
-                id,
-            ),
+            "SELECT id FROM contexts WHERE thread = :thread AND source = :source AND created_at = "
+            ":created_at AND hash = :bytes AND (id = :id OR id <= :last) ORDER BY id = :id DESC "
+            "LIMIT 1",
+            {**fields, "bytes": bytes.fromhex(fields["hash"]), "id": id, "last": self._last_memory},
         ).fetchone()
         return int(row[0]) if row else 0
 
@@ -333,14 +313,8 @@ def _model(header: Line) -> tuple[ModelRow | None, Any, Any, Any]:
         return None, None, None, None
     if not isinstance(found, Mapping) or not isinstance(settings, Mapping):
         raise InvalidInput("the header of the export does not describe its model")
-    size, overlap, dimension = (
-        each if type(each) is int else -1
-        for each in (
-            settings.get("chunk_size"),
-            settings.get("chunk_overlap"),
-            found.get("dimension"),
-        )
-    )
+    sizes = settings.get("chunk_size"), settings.get("chunk_overlap"), found.get("dimension")
+    size, overlap, dimension = (each if type(each) is int else -1 for each in sizes)
     if not (16 <= size <= 2000 and 0 <= overlap <= size // 2 and 1 <= dimension <= MAX_DIMENSION):
         raise InvalidInput("the header of the export has sizes that are none of a model")
     precision = settings.get("embeddings", PRECISIONS[0])

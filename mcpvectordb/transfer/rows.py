@@ -95,8 +95,21 @@ def _found_fields(row: Row, options: ImportOptions) -> ImportOptions:
 def _item(
     row: Row, fields: ImportOptions, library: str
 ) -> ImportedDocument | ImportedVector | LeftOut:
-    text = "\n\n".join(_texts(row.get(name) for name in fields.text))
-    metadata = _metadata(row, fields)
+    cells = [row.get(name) for name in fields.text]
+    text = "\n\n".join(
+        str(each)
+        for each in cells
+        if isinstance(each, str | int | float) and not isinstance(each, bool) and str(each).strip()
+    )
+    # The named fields or all others; an object in `metadata` is spread out.
+    used = {fields.id, *fields.text, fields.title, fields.embedding, "metadata"}
+    named = fields.metadata or [name for name in row if name not in used]
+    found = values.metadata({name: row[name] for name in named if row.get(name) not in (None, "")})
+    metadata = found if fields.metadata else {**values.metadata(row.get("metadata")), **found}
+    if _given(row, fields):
+        why_not = "an embedding that is no list of finite numbers"
+    else:
+        why_not = "no embedding" if text.strip() else "neither text nor embedding"
     return document_or_vector(
         fields,
         fields.library or library,
@@ -108,30 +121,13 @@ def _item(
         modified=values.time(row.get("modified")),
         created_at=values.time(row.get("created_at")),
         model=fields.model or str(row.get("model") or ""),
-        why_not=_why_nothing(row, fields, text),
+        why_not=why_not,
     )
 
 
 def _cell(row: Row, field: str) -> Any:
     """What a row has in a field; None if there is no such field."""
     return row.get(field) if field else None
-
-
-def _texts(found: Iterable[object]) -> Iterator[str]:
-    for each in found:
-        if isinstance(each, str) and each.strip():
-            yield each
-        elif isinstance(each, int | float) and not isinstance(each, bool):
-            yield str(each)
-
-
-def _metadata(row: Row, fields: ImportOptions) -> dict[str, Any]:
-    """The named fields or all others; an object in `metadata` is spread out."""
-    used = {fields.id, *fields.text, fields.title, fields.embedding, "metadata"}
-    named = fields.metadata or [name for name in row if name not in used]
-    found = values.metadata({name: row[name] for name in named if row.get(name) not in (None, "")})
-    inner = values.metadata(row.get("metadata")) if not fields.metadata else {}
-    return {**inner, **found}
 
 
 def _id(given: object, text: str, metadata: Mapping[str, Any]) -> str:
@@ -161,12 +157,6 @@ def _floats(given: object) -> bytes:
         except OverflowError:
             return b""
     return row.tobytes() if np.isfinite(row).all() else b""
-
-
-def _why_nothing(row: Row, fields: ImportOptions, text: str) -> str:
-    if _given(row, fields):
-        return "an embedding that is no list of finite numbers"
-    return "no embedding" if text.strip() else "neither text nor embedding"
 
 
 # --- JSON Lines, or a JSON array
@@ -334,7 +324,14 @@ def read_parquet(source: ImportSource, options: ImportOptions) -> Iterator[Item]
     except (arrow.ArrowException, OSError) as error:
         raise ParseFailed(f"{source.path.name} is no sound Parquet: {error}"[:300]) from None
     with file:
-        _check_size(file, source.path)
+        size, said = source.path.stat().st_size, file.metadata
+        unpacked = sum(said.row_group(n).total_byte_size for n in range(said.num_row_groups))
+        most_rows = SMALL_ROWS + ROWS_PER_BYTE * size
+        if said.num_rows > most_rows or unpacked > values.most_unpacked(source.path):
+            raise TooLarge(
+                f"{source.path.name} has {size:,} bytes and says that it has {said.num_rows:,} "
+                f"rows of {unpacked:,} bytes: it is made to fill the memory; nothing was imported"
+            )
         yield from _items(_parquet_rows(file, arrow), options, source.path.stem)
 
 
@@ -346,15 +343,3 @@ def _parquet_rows(file: Any, arrow: Any) -> Iterator[Row | UnreadPart]:
         raise
     except (arrow.ArrowException, OSError) as error:
         yield UnreadPart(what=f"the rest of the rows: {error}"[:300])
-
-
-def _check_size(file: Any, path: Path) -> None:
-    """Refuse a file that says to have many times more than its bytes could hold."""
-    size, said = path.stat().st_size, file.metadata
-    unpacked = sum(said.row_group(n).total_byte_size for n in range(said.num_row_groups))
-    most_rows = SMALL_ROWS + ROWS_PER_BYTE * size
-    if said.num_rows > most_rows or unpacked > values.most_unpacked(path):
-        raise TooLarge(
-            f"{path.name} has {size:,} bytes and says that it has {said.num_rows:,} rows of "
-            f"{unpacked:,} bytes: it is made to fill the memory; nothing was imported"
-        )

@@ -60,7 +60,7 @@ class ImportSource:
     """
 
     def __init__(self, path: Path, copies: Path, name: str = "source") -> None:
-        self.path, self._copies = path, copies
+        self.path, self.copies = path, copies
         self._snapshot, self.beside = copies / f"{name}.db", copies / f"{name}-files"
         if not path.exists():
             raise Unreadable(f"{path} does not exist (working folder: {Path.cwd()})")
@@ -124,7 +124,7 @@ class ImportSource:
         if not self.is_folder or not file:
             return self
         inner = self.path / file
-        return ImportSource(inner, self._copies, file) if inner.is_file() else None
+        return ImportSource(inner, self.copies, file) if inner.is_file() else None
 
 
 class ForeignRow(dict[str, Any]):
@@ -139,6 +139,7 @@ class ForeignDatabase:
 
     columns    the columns of each ordinary table
     virtual    the CREATE statement of each virtual table
+    application_id  the number by which a program marks its files; 0 if it does not
     damaged    the tables of which something could not be read
     unread     one sentence for each of them, and for other damage
     """
@@ -147,13 +148,21 @@ class ForeignDatabase:
         self, path: Path, copy: Path, *, statement_seconds: float = STATEMENT_SECONDS
     ) -> None:
         self._sql = _hardened(f"{uri(copy)}?immutable=1", apsw.SQLITE_OPEN_READONLY)
-        self._seconds, self._last_row = statement_seconds, time.monotonic()
-        self._sql.set_progress_handler(self._overdue, _STEPS)
+        self._last_row = time.monotonic()
+        self._sql.set_progress_handler(
+            lambda: time.monotonic() - self._last_row > statement_seconds, _STEPS
+        )
         self.unread: list[str] = []
         self.damaged: set[str] = set()
         try:
-            self._accept_damaged_schema()
+            try:
+                self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            except (apsw.CorruptError, apsw.SQLError):  # SQLite is to skip what is wrong in it
+                self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it is read-only anyway
+                self._sql.execute("PRAGMA writable_schema = ON").fetchall()
+                self.unread.append("a part of the schema is damaged")
             self._codec = _CODECS[self._sql.execute("PRAGMA encoding").get]
+            self.application_id = int(self._sql.execute("PRAGMA application_id").get)
             self.columns, self.virtual = self._schema()
             if self.unread and not self.columns:
                 raise apsw.CorruptError("no table of it is readable")
@@ -165,11 +174,6 @@ class ForeignDatabase:
                 f"{path} cannot be read ({error}): it is damaged or encrypted; nothing was "
                 "imported. Go back to a copy of it, or recover it with its own program"
             ) from error
-
-    @property
-    def application_id(self) -> int:
-        """The number by which a program marks its files; 0 if it does not."""
-        return int(self._sql.execute("PRAGMA application_id").get)
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is an ordinary table with these columns."""
@@ -235,30 +239,16 @@ class ForeignDatabase:
             self.damaged.add(table)
             self.unread.append(f"some rows of the table {table} could not be read")
 
-    def _accept_damaged_schema(self) -> None:
-        """Have SQLite skip what is wrong in the schema, if it does not accept all of it."""
-        try:
-            self._sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        except (apsw.CorruptError, apsw.SQLError):
-            self._sql.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # the snapshot is read-only anyway
-            self._sql.execute("PRAGMA writable_schema = ON").fetchall()
-            self.unread.append("a part of the schema is damaged")
-
     def _schema(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
         """The columns of ordinary tables, and the statements of virtual ones."""
         columns, virtual = {}, {}
-        listed: Any = rows_by_rowid(
-            self._sql,
-            "sqlite_schema",
-            "type = 'table', CAST(name AS BLOB), CAST(coalesce(sql, '') AS BLOB)",
-        )
+        selected = "type = 'table', CAST(name AS BLOB), CAST(coalesce(sql, '') AS BLOB)"
+        listed: Any = rows_by_rowid(self._sql, "sqlite_schema", selected)
         for is_table, *texts in listed:
             name, statement = map(self._text, texts)
-            if not is_table:
-                continue
-            if statement[:15].upper() == "CREATE VIRTUAL ":
+            if is_table and statement[:15].upper() == "CREATE VIRTUAL ":
                 virtual[name] = statement
-            elif own := self._columns(name, "hidden <> 1 ORDER BY cid"):
+            elif is_table and (own := self._columns(name, "hidden <> 1 ORDER BY cid")):
                 columns[name] = own
         return columns, virtual
 
@@ -296,9 +286,6 @@ class ForeignDatabase:
             self._text(value) if is_text and isinstance(value, bytes) else value
             for value, is_text in zip(row[::2], row[1::2], strict=True)
         )
-
-    def _overdue(self) -> bool:
-        return time.monotonic() - self._last_row > self._seconds
 
 
 class Vec0Vectors:
@@ -380,21 +367,25 @@ def _hardened(name: str, mode: int) -> apsw.Connection:
 
 def snapshot(path: Path, copy: Path) -> None:
     """Copy a file as of one moment; the copy is complete in itself. Raises Unreadable."""
-    if _can_be_locked(path):
+    with path.open("rb") as file:
+        in_wal_mode = file.read(20)[18:] == b"\2\2"
+    # Whether a reader can lock the file without making another one beside it.
+    if not in_wal_mode or all(_state(_with(path, suffix))[0] for suffix in ("-wal", "-shm")):
         with contextlib.suppress(apsw.Error):
             _back_up(path, copy)
             return
     copy_stable(
         [(_with(path, suffix), _with(copy, suffix)) for suffix in ("", "-wal", "-journal")], path
     )
-    _complete(copy)
-
-
-def _can_be_locked(path: Path) -> bool:
-    """Whether a reader can lock the file without making another one beside it."""
-    with path.open("rb") as file:
-        in_wal_mode = file.read(20)[18:] == b"\2\2"
-    return not in_wal_mode or all(_state(_with(path, suffix))[0] for suffix in ("-wal", "-shm"))
+    if not any(_with(copy, suffix).exists() for suffix in ("-wal", "-journal")):
+        return
+    # SQLite applies the log, or rolls the journal back, that was copied with the file.
+    with (
+        contextlib.suppress(apsw.Error),  # what of the file can be read without is read
+        contextlib.closing(_hardened(uri(copy), apsw.SQLITE_OPEN_READWRITE)) as sql,
+    ):
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
 
 def _back_up(path: Path, copy: Path) -> None:
@@ -409,18 +400,6 @@ def _back_up(path: Path, copy: Path) -> None:
         ):
             while not backup.done:
                 backup.step()
-
-
-def _complete(copy: Path) -> None:
-    """Have SQLite apply the log, or roll the journal back, that was copied with the file."""
-    if not any(_with(copy, suffix).exists() for suffix in ("-wal", "-journal")):
-        return
-    with (
-        contextlib.suppress(apsw.Error),  # what of the file can be read without is read
-        contextlib.closing(_hardened(uri(copy), apsw.SQLITE_OPEN_READWRITE)) as sql,
-    ):
-        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        sql.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
 
 def copy_stable(pairs: Sequence[tuple[Path, Path]], source: Path) -> None:

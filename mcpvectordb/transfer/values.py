@@ -10,6 +10,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,7 +31,13 @@ def time(value: object) -> str:
     """
     try:
         if isinstance(value, str):
-            return _time_of_text(value.strip())
+            written = value.strip()
+            with suppress(InvalidInput):
+                return dates.parse(written, "time")
+            with suppress(ValueError):
+                moment = datetime.fromisoformat(written)
+                return dates.stored(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+            value = float(written[:40])
         if isinstance(value, bool) or not isinstance(value, int | float):
             return ""
         size = abs(value)
@@ -38,19 +45,6 @@ def time(value: object) -> str:
         return dates.stored(datetime.fromtimestamp(value / scale, UTC))
     except (OverflowError, OSError, ValueError):
         return ""
-
-
-def _time_of_text(text: str) -> str:
-    """A time of one of the forms that we store, of ISO 8601, or of a number; ValueError."""
-    try:
-        return dates.parse(text, "time")
-    except InvalidInput:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return time(float(text[:40]))
-    return dates.stored(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def integer(value: object) -> int:
@@ -132,28 +126,14 @@ DAMAGE = (OSError, EOFError, zlib.error, BadZipFile)
 """What reading a damaged file raises."""
 
 
-class _UnpackedBytes(io.RawIOBase):
-    """What comes out of a packed file; raises TooLarge if it is too much for one of its size."""
-
-    def __init__(self, path: Path) -> None:
-        self._file, self._path, self._count = gzip.GzipFile(path), path, 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
+class _PackedFile(gzip.GzipFile):
+    """A packed file; reading raises TooLarge if too much comes out of it for one of its size."""
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
-        some = self._file.read(len(buffer))
-        self._count += len(some)
-        check_unpacked(self._path, self._count)
-        buffer[: len(some)] = some
-        return len(some)
-
-    def close(self) -> None:
-        """Close the packed file, too."""
-        self._file.close()
-        super().close()
+        """Read the next bytes."""
+        count = super().readinto(buffer)
+        check_unpacked(Path(self.name), self.tell())
+        return count
 
 
 def most_unpacked(path: Path) -> int:
@@ -177,7 +157,7 @@ def opened(path: Path) -> BinaryIO:
         packed = file.read(2) == _GZIP
     if not packed:
         return path.open("rb")
-    return io.BufferedReader(_UnpackedBytes(path), _BLOCK)
+    return io.BufferedReader(_PackedFile(path), _BLOCK)
 
 
 def head(path: Path) -> bytes:

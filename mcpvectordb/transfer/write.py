@@ -26,7 +26,7 @@ from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.index.chunks import active_model
 from mcpvectordb.memories.items import PreparedMemories, text_hash
 from mcpvectordb.memories.memory import Change, Entry, checked_entry
-from mcpvectordb.records import Condition, Embedded, Metric, Progress, ProgressCallback
+from mcpvectordb.records import Embedded, Metric, Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.transfer import kept_embeddings, kinds
@@ -81,7 +81,7 @@ def run(
     store = target.store
     with scratch_folder(None if store.file.memory else store.file.path) as scratch:
         source = ImportSource(path.expanduser().absolute(), Path(scratch))
-        read = ReadSource(source, Path(scratch), kind, options, store.config, progress)
+        read = ReadSource(source, kind, options, store.config, progress)
         inside = source.inside(kinds.named(read.kind).file) or source
         report = ImportReport(read.kind, str(path), dry_run=dry_run)
         running = ImportRun(target, report, os.path.realpath(inside.path), read.total, progress)
@@ -337,7 +337,16 @@ class ImportRun:
             self._write_library(library, by_id)
 
     def _write_library(self, library: str, by_id: Mapping[str, ImportedDocument]) -> None:
-        here = self._documents_here(library, list(by_id))
+        with self._store.file.reading(limited=False) as sql:
+            rows = sql.execute(
+                "SELECT source, key, hash, metadata FROM published_documents "
+                "WHERE library = ? AND source IN (SELECT value FROM json_each(?))",
+                (library, json.dumps(list(by_id))),
+            )
+            here = {
+                source: _ItemHere(key, hash, ImportMark.read(metadata.decode(values)))
+                for source, key, hash, values in rows
+            }
         owners: dict[int, ImportedDocument] = {}
         new: list[tuple[ImportedDocument, GivenText]] = []
         for item, mark, given in self._checked(by_id.values(), self._given):
@@ -370,18 +379,6 @@ class ImportRun:
         return given._replace(
             source=replace(given.source, modified=item.modified), created_at=item.created_at
         )
-
-    def _documents_here(self, library: str, sources: Sequence[str]) -> dict[str, _ItemHere]:
-        with self._store.file.reading(limited=False) as sql:
-            rows = sql.execute(
-                "SELECT source, key, hash, metadata FROM published_documents "
-                "WHERE library = ? AND source IN (SELECT value FROM json_each(?))",
-                (library, json.dumps(sources)),
-            )
-            return {
-                source: _ItemHere(key, hash, ImportMark.read(metadata.decode(values)))
-                for source, key, hash, values in rows
-            }
 
     def _write_memories(self, items: Sequence[ImportedMemory]) -> None:
         """Store memories with their times in one transaction."""
@@ -416,7 +413,14 @@ class ImportRun:
                     continue
                 owners[here.key] = item
                 if outcome == "changed":
-                    writer.change(sql, _change(here, entry), prepared, updated_at)
+                    change = Change(
+                        id=here.key,
+                        text=None if here.content == text_hash(entry.text) else entry.text,
+                        metadata=entry.metadata or {},
+                        tags=entry.tags,
+                        images=entry.images,
+                    )
+                    writer.change(sql, change, prepared, updated_at)
                     self._known.changed(here, entry, mark, updated_at)
         self._count_embeddings(kept_embeddings.keep(self._store, self._store.memories, owners))
 
@@ -453,12 +457,10 @@ class ImportRun:
         metric: Metric,
         by_id: Mapping[str, tuple[ImportedVector, ImportMark]],
     ) -> None:
-        vectors, wanted = self._target.vectors, [Condition("id", "in", list(by_id))]
+        vectors = self._target.vectors
         here = {
             each.id: _ItemHere(0, each.raw, ImportMark.read(each.metadata))
-            for each in vectors.browse(
-                store=store, namespace=namespace, where=wanted, limit=len(by_id)
-            )
+            for each in vectors.get(list(by_id), store=store, namespace=namespace)
         }
         outcomes = {
             id: here[id].outcome(mark, item.values) if id in here else "added"
@@ -484,17 +486,6 @@ def _check_vector(item: ImportedVector, mark: ImportMark) -> None:
         raise InvalidInput("an embedding that is no list of float32 numbers")
     if not np.isfinite(np.frombuffer(item.values, "<f4")).all():
         raise InvalidInput("an embedding with numbers that are not finite")
-
-
-def _change(here: _ItemHere, entry: Entry) -> Change:
-    """What makes a memory that is here the entry."""
-    return Change(
-        id=here.key,
-        text=None if here.content == text_hash(entry.text) else entry.text,
-        metadata=entry.metadata or {},
-        tags=entry.tags,
-        images=entry.images,
-    )
 
 
 class _KnownMemories:

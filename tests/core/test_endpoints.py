@@ -166,17 +166,6 @@ def test_a_forged_digest_asks_nobody_and_a_damaged_one_is_another_model(
             assert not server.asked
 
 
-def test_chunks_are_sent_in_batches_of_the_endpoint(
-    server: EndpointServer, config: Config, path: Path
-) -> None:
-    added(server, Path(config.models_dir), batch_size=100)
-    with Database(path, config=config) as db:
-        texts = [f"Note {n} is about tea number {n}." for n in range(150)]
-        sources = [f"{n}.md" for n in range(150)]
-        db.documents.ingest_many(texts, sources=sources)
-        assert [len(each) for each in server.texts()] == [99, 51]
-
-
 def test_a_search_loads_no_weights_for_an_endpoint(
     server: EndpointServer, config: Config, path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER, Model, get
+from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER, Model
 from mcpvectordb.embedding.embedder import (
     OnnxEmbedder,
     Reranker,
@@ -146,14 +146,14 @@ def test_a_vector_is_pooled_normalised_cut_and_scaled_to_length_one(
     found = pooled(output, pooling, layer_norm=layer_norm, dimension=dimension)
     assert found == pytest.approx(expected, abs=1e-4) and found.dtype == np.float32
     # One that is pooled already is only scaled.
-    firsts = pooled(output, "cls", dimension=dimension)
-    assert np.array_equal(firsts, pooled(output[:, 0], "mean", dimension=dimension))
+    firsts = pooled(output, "cls", False, dimension)
+    assert np.array_equal(firsts, pooled(output[:, 0], "mean", False, dimension))
 
 
 def test_a_zero_vector_stays_zero_and_a_nan_stays_a_nan():
     output = np.array([[0.0, 0.0], [math.nan, 1.0]], np.float32)
-    assert pooled(output, "mean")[0].tolist() == [0, 0]
-    assert np.isnan(pooled(output, "mean")[1]).all()
+    assert pooled(output, "mean", False, 2)[0].tolist() == [0, 0]
+    assert np.isnan(pooled(output, "mean", False, 2)[1]).all()
 
 
 @given(log_odds=st.floats(-1e4, 1e4))
@@ -615,7 +615,7 @@ def test_metadata_in_the_header_is_allowed(tmp_path: Path) -> None:
 
 @needs_the_static_model
 def test_the_real_model_knows_what_is_alike() -> None:
-    model = get("potion-base-8M")
+    model = CATALOGUE["potion-base-8M"]
     embedder = StaticEmbedder(model, weights.locate(model, Config().models_folder()))
     car, vehicle, soup = checked(embedder, ["a fast car", "a quick vehicle", "a bowl of soup"])
     assert car @ vehicle > 0.5 > car @ soup

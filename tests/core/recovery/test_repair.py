@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb.recovery.repair import Repaired, repair
+from mcpvectordb.recovery.repair import repair
 from tests.support import Letters
 
 LONG = "# T\n\n" + "\n\n".join(
@@ -14,8 +14,8 @@ LONG = "# T\n\n" + "\n\n".join(
 )
 
 
-def repaired_after(path: Path, *statements: str) -> Repaired:
-    """Change a file by statements, repair it, and check that it is sound."""
+def repaired_after(path: Path, *statements: str) -> tuple[list[str], list[str]]:
+    """Change a file by statements, and repair it: what was incomplete, and what was removed."""
     with Database(path, embedder=Letters()) as db:
         db.documents.ingest_text(LONG, source="long.md")
         db.documents.ingest_text("short", source="short.md", metadata={"a": 1})
@@ -38,48 +38,45 @@ def text(path: Path, source: str) -> str:
 
 
 def test_a_sound_file_stays_as_it_is(path: Path) -> None:
-    repaired = repaired_after(path)
-    assert repaired.incomplete == repaired.lost == [] and repaired.rows["documents"] == 2
+    assert repaired_after(path) == ([], [])
     assert text(path, "long.md") == LONG
 
 
 @pytest.mark.parametrize("position", ["= 0", "= 1", "IN (1, 2)"])
 def test_gaps_of_a_text_are_closed_and_the_text_is_reported(path: Path, position: str) -> None:
-    repaired = repaired_after(
+    incomplete, _ = repaired_after(
         path, f"DELETE FROM document_chunks WHERE owner = 1 AND position {position}"
     )
-    assert repaired.incomplete == ["long.md"]
+    assert incomplete == ["long.md"]
     assert 0 < len(text(path, "long.md")) < len(LONG)
 
 
 def test_a_text_that_lost_its_end_is_reported(path: Path) -> None:
-    repaired = repaired_after(
+    incomplete, _ = repaired_after(
         path,
         "DELETE FROM document_chunks WHERE id = (SELECT max(id) FROM document_chunks WHERE owner = "
         "1)",
     )
-    assert repaired.incomplete == ["long.md"] and LONG.startswith(text(path, "long.md"))
+    assert incomplete == ["long.md"] and LONG.startswith(text(path, "long.md"))
 
 
 def test_a_text_whose_end_belongs_to_another_document_is_reported(path: Path) -> None:
-    repaired = repaired_after(
+    incomplete, _ = repaired_after(
         path,
         "UPDATE document_chunks SET owner = 77 WHERE id = (SELECT max(id) FROM document_chunks "
         "WHERE owner = 1)",
     )
-    assert repaired.incomplete == ["long.md", "salvaged/77"] and LONG.startswith(
-        text(path, "long.md")
-    )
+    assert incomplete == ["long.md", "salvaged/77"] and LONG.startswith(text(path, "long.md"))
 
 
 @pytest.mark.parametrize("blank", ["*", "\v", "\ufffd"])
 def test_a_changed_character_between_two_chunks_is_reported(path: Path, blank: str) -> None:
-    repaired = repaired_after(
+    incomplete, _ = repaired_after(
         path,
         f"UPDATE document_chunks SET tile = substr(tile, 1, length(tile) - 1) || '{blank}' "
         "WHERE owner = 1 AND position = 1",
     )
-    assert repaired.incomplete == ["long.md"] and blank in text(path, "long.md")
+    assert incomplete == ["long.md"] and blank in text(path, "long.md")
 
 
 def test_impossible_offsets_are_replaced(path: Path) -> None:
@@ -91,8 +88,10 @@ def test_impossible_offsets_are_replaced(path: Path) -> None:
 
 
 def test_a_changed_text_is_reported(path: Path) -> None:
-    repaired = repaired_after(path, "UPDATE document_chunks SET tile = 'Short' WHERE owner = 2")
-    assert repaired.incomplete == ["short.md"] and text(path, "short.md") == "Short"
+    incomplete, _ = repaired_after(
+        path, "UPDATE document_chunks SET tile = 'Short' WHERE owner = 2"
+    )
+    assert incomplete == ["short.md"] and text(path, "short.md") == "Short"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_a_changed_text_is_reported(path: Path) -> None:
     ],
 )
 def test_what_is_removed_is_reported(path: Path, statement: str, lost: str) -> None:
-    assert any(lost in each for each in repaired_after(path, statement).lost)
+    assert any(lost in each for each in repaired_after(path, statement)[1])
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,9 @@ def test_chunks_without_a_sound_embedding_get_a_new_one(path: Path, statement: s
 
 
 def test_texts_and_vectors_without_an_owner_get_a_new_one(path: Path) -> None:
-    repaired = repaired_after(path, "DELETE FROM documents WHERE key = 2", "DELETE FROM stores")
-    assert "salvaged/2" in repaired.incomplete and text(path, "salvaged/2") == "short"
+    incomplete, _ = repaired_after(
+        path, "DELETE FROM documents WHERE key = 2", "DELETE FROM stores"
+    )
+    assert "salvaged/2" in incomplete and text(path, "salvaged/2") == "short"
     with Database(path) as db:
         assert db.vectors.get("v", store="salvaged 1").dimension == 2

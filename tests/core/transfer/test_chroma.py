@@ -190,7 +190,7 @@ def segment(folder: Path, header: bytes, data: bytes) -> HnswVectors:
     (folder / "header.bin").write_bytes(header)
     (folder / "data_level0.bin").write_bytes(data)
     (folder / "index_metadata.pickle").write_bytes(pickle.dumps({"id_to_label": {"a": 1}}))
-    return HnswVectors(folder, cosine=True)
+    return HnswVectors(folder, "cosine")
 
 
 @given(header=st.binary(min_size=0, max_size=100), data=st.binary(max_size=300))
