@@ -67,13 +67,18 @@ def load(path: Path) -> list[Conversation]:
         read = _layout(given)
         found = read(path, given) if read else []
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path} cannot be read as a conversation: {error!r}") from None
+        raise InvalidInput(f"{_unread(path)}: {error!r}") from None
     if not any(each.questions for each in found):
-        raise InvalidInput(
-            f"{path} has no conversations with questions in the layout of "
-            f"{', '.join(LAYOUTS[:-1])} or {LAYOUTS[-1]} (a folder with {CHAT} and {PROBES})"
-        )
+        raise InvalidInput(_unread(path))
     return found
+
+
+def _unread(path: Path) -> str:
+    *others, last = LAYOUTS
+    return (
+        f"{path} has no conversations with questions in the layout of {', '.join(others)} or {last}"
+        f" (a folder with {CHAT} and {PROBES})"
+    )
 
 
 def _layout(given: Any) -> Callable[[Path, Any], list[Conversation]] | None:

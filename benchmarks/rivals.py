@@ -159,7 +159,7 @@ def interpreter(cache: Path, name: str) -> Path:
     needed = getattr(engine, "python", (3,))
     if sys.version_info < needed:
         raise InvalidInput(
-            f"{base} needs Python {'.'.join(map(str, needed))} or later: run this benchmark by such"
+            f"{base} needs Python {'.'.join(map(str, needed))} or later: run this benchmark with it"
         )
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     installed, packages = folder / "installed", "\n".join(engine.packages)

@@ -71,9 +71,13 @@ def test_another_layout_is_refused_with_the_names_of_those_that_are_read(
         load(tmp_path / "other.json")
 
 
-def test_what_is_not_json_or_lacks_a_field_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"), [("no.json", "JSON"), ("missing.json", "FileNotFound"), ("", "content")]
+)
+def test_what_is_not_json_or_lacks_a_field_is_refused_with_the_reason(
+    tmp_path: Path, name: str, why: str
+) -> None:
     (tmp_path / "no.json").write_text("no")
-    (tmp_path / "chat.json").write_text('[{"turns": [{"role": "user"}]}]')
-    for path in (tmp_path / "no.json", tmp_path / "missing.json", tmp_path):
-        with pytest.raises(InvalidInput, match=r"cannot be read as a conversation"):
-            load(path)
+    (tmp_path / "chat.json").write_text('[{"turns": [{"role": "user", "id": 1}]}]')
+    with pytest.raises(InvalidInput, match=rf"REALTALK or BEAM .*: .*{why}"):
+        load(tmp_path / name)
