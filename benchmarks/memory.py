@@ -2,7 +2,7 @@
 
 A server that has listed its tools, the same one after it has answered with its model, a process
 that searches many vectors, and one that brings files in. Linux only. With `--data FILE` it is the
-memory of agents that is measured: see `benchmarks.conversations`.
+memory of agents that is measured: see `benchmarks.leaderboard`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks import conversations, embeddings, ingest, report, rivals, vectors
+from benchmarks import embeddings, ingest, leaderboard, report, rivals, vectors
 from benchmarks.processes import Server, figures
 from benchmarks.rivals import OURS
 from benchmarks.store import say
-from mcpvectordb import Database
+from mcpvectordb import Database, InvalidInput
 
 IDLE = "mcpvectordb-server, idle, before the model is loaded"
 TARGET = 150.0
@@ -29,8 +29,16 @@ def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
     if options.data:
-        conversations.run(options.data, as_json=options.json)
+        others = rivals.chosen(options.rival, "recall", "remember conversations")
+        leaderboard.run(
+            options.data,
+            [*leaderboard.models(options.model), *others],
+            options.cache,
+            as_json=options.json,
+        )
         return
+    if options.model:
+        raise InvalidInput("--model goes with --data")
     names = [OURS, *rivals.chosen(options.rival, "nearest", "search vectors")]
     with tempfile.TemporaryDirectory(prefix="memory-") as temporary:
         folder, cache = Path(temporary), options.cache or Path(temporary) / "cache"
@@ -93,8 +101,16 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--data",
         type=Path,
+        nargs="+",
         metavar="FILE",
-        help="conversations in the layout of LoCoMo: measure how well their turns are found again",
+        help="measure how well the turns of conversations are found again: files in the layout of "
+        "LoCoMo or REALTALK, folders in that of BEAM",
+    )
+    parser.add_argument(
+        "--model",
+        action="append",
+        metavar="NAME",
+        help=f"with --data: an embedding model, any number of times [{leaderboard.MODEL}]",
     )
     rivals.add_options(parser)
     return parser.parse_args(arguments)

@@ -70,8 +70,9 @@ def add_options(parser: argparse.ArgumentParser, rounds: int = 3) -> None:
         action="append",
         type=_rival,
         metavar="NAME",
-        help=f"an engine to compare with, any number of times: {', '.join(RIVALS)} [none]; a graph "
-        "may be named with the entries that it keeps while it searches, as hnswlib@400",
+        help=f"an engine to compare with, any number of times: {', '.join(RIVALS)} [none]; one may "
+        "be named with a setting, a graph with the entries that it keeps while it searches: "
+        "hnswlib@400",
     )
     parser.add_argument(
         "--rounds",
@@ -130,6 +131,14 @@ def measured(folder: Path, cache: Path, plans: dict[str, Plan], rounds: int) -> 
     return {name: Runs(name, filled[name], asked[name]) for name in plans}
 
 
+def once(folder: Path, cache: Path, name: str, steps: Iterable[str]) -> dict[str, Any]:
+    """The figures of an engine that is filled and asked by one process, with a setting if named."""
+    (folder / name).mkdir()
+    return processes.figures(
+        "benchmarks.engines", name, folder / name, folder, *steps, python=interpreter(cache, name)
+    )
+
+
 def write(folder: Path, **data: Any) -> None:
     """Put data where engines find it: arrays as they are, lists as JSON."""
     import numpy as np
@@ -143,15 +152,22 @@ def write(folder: Path, **data: Any) -> None:
 
 def interpreter(cache: Path, name: str) -> Path:
     """The Python of an engine's environment, made now if it is not there yet."""
-    if name in HERE:
+    base = engines.base(name)
+    if base in HERE:
         return Path(sys.executable)
-    folder = cache / engines.base(name)
+    engine, folder = engines.load(base), cache / base
+    needed = getattr(engine, "python", (3,))
+    if sys.version_info < needed:
+        raise InvalidInput(
+            f"{base} needs Python {'.'.join(map(str, needed))} or later: run this benchmark with it"
+        )
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    if not (folder / "installed").exists():
-        say(f"installing {name} into {folder}")
+    installed, packages = folder / "installed", "\n".join(engine.packages)
+    if not installed.exists() or installed.read_text() != packages:
+        say(f"installing {base} into {folder}")
         venv.create(folder, with_pip=True, clear=True)
-        processes.run([python, "-m", "pip", "install", "--quiet", *engines.load(name).packages])
-        (folder / "installed").touch()
+        processes.run([python, "-m", "pip", "install", "--quiet", *engine.packages])
+        installed.write_text(packages)
     return python
 
 

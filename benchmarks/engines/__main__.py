@@ -6,6 +6,7 @@ Prints the times and results as JSON.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -73,6 +74,25 @@ class Steps:
         pairs = zip(self._read("questions"), self._numbers("queries"), strict=True)
         return self._asked([partial(self._engine.both, words, vector) for words, vector in pairs])
 
+    def remember(self) -> Timed:
+        """The turns of every conversation."""
+        return timed(
+            [
+                partial(self._engine.remember, each["name"], each["turns"])
+                for each in self._read("conversations")
+            ]
+        )
+
+    def recall(self) -> Timed:
+        """Every question about every conversation."""
+        return self._asked(
+            [
+                partial(self._engine.recall, each["name"], question)
+                for each in self._read("conversations")
+                for question in each["questions"]
+            ]
+        )
+
     def _asked(self, works: list[Callable[[], Any]]) -> Timed:
         for work in works[:WARM]:
             work()
@@ -101,10 +121,15 @@ def run(name: str, folder: Path, data: Path, steps: list[str]) -> dict[str, Any]
     packages = engines[0].packages
     engines[0].close()
     return figures | {
-        "version": version(packages[0]),
+        "version": version(_distribution(packages[0])),
         "peak": peak(),
         "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
     }
+
+
+def _distribution(requirement: str) -> str:
+    """The name in a requirement: without extras and versions."""
+    return re.split(r"[\[<>=;]", requirement)[0]
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ class Engine:
 
     packages = ("hnswlib", "numpy")
 
-    def __init__(self, folder: Path, ef: int = 100) -> None:
-        self._ef = ef
+    def __init__(self, folder: Path, ef: str = "100") -> None:
+        self._ef = int(ef)
         self._make = import_module("hnswlib").Index
         self._path = folder / "vectors.bin"
         self._index: Any = None

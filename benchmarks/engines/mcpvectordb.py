@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engines import GROUPS, NEAREST, Words
+from benchmarks.engines import GROUPS, NEAREST, Recalled, Words
 
 BATCH = 50_000
 
@@ -34,16 +34,17 @@ class Ready:
 
 
 class Engine:
-    """`Database` with its defaults."""
+    """`Database` with its defaults, and with a model if one is named."""
 
     packages = ("mcpvectordb",)
 
-    def __init__(self, folder: Path) -> None:
-        from mcpvectordb import Database
+    def __init__(self, folder: Path, model: str | None = None) -> None:
+        from mcpvectordb import Config, Database
 
         self._path = folder / "mcpvectordb.db"
         self._ready: Ready | None = None
-        self._db = Database(self._path)
+        self._numbers: dict[int, int] = {}
+        self._db = Database(self._path, config=Config(model=model))
 
     def add_vectors(self, rows: Any) -> None:
         """As many at once as the documentation advises."""
@@ -89,6 +90,21 @@ class Engine:
         """A hybrid search, of which the embedding of the query is no part."""
         self._embedding_with(len(vector)).question = vector
         return self._found(_written(query), "hybrid")
+
+    def remember(self, thread: str, turns: list[str]) -> None:
+        """As entries of a thread."""
+        from mcpvectordb import Entry
+
+        entries = [Entry(thread=thread, source="user", text=each) for each in turns]
+        for number, stored in enumerate(self._db.memories.add_many(entries)):
+            if stored.result is not None:
+                self._numbers[stored.result.id] = number
+
+    def recall(self, thread: str, question: str) -> Recalled:
+        """As the surface desk searches; what it says of the results is their verdict."""
+        hits = self._db.search(question, limit=NEAREST, kind="memories", thread=thread)
+        found = [self._numbers[hit.item.id] for hit in hits]
+        return {"found": found, "nothing": bool(hits.verdict) or not found}
 
     def close(self) -> None:
         """Close the file."""
