@@ -10,9 +10,7 @@ import contextlib
 import json
 import logging
 import re
-import sys
 import threading
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -33,8 +31,8 @@ from mcpvectordb.filters.postgres import POSTGRES
 from mcpvectordb.metadata import decode, decode_list, encode, storable
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import DATABASE_URL, SqlDialect
+from mcpvectordb.storage.lazy import np
 
-SCHEMA = "mcpvectordb"
 CONNECT_SECONDS = 10
 # NULLS NOT DISTINCT came with 15, half floats and sign bits with pgvector 0.7.
 OLDEST_SERVER, OLDEST_PGVECTOR = 150000, (0, 7)
@@ -154,7 +152,11 @@ class Server:
                 client_encoding="utf8",
             )
         except psycopg.OperationalError as error:
-            raise errors.Unreachable(self._why_unreachable(str(error))) from None
+            said = " ".join(masked(str(error), self._secrets).split())
+            why = "cannot be reached: is the server running there?"
+            if any(each in said for each in ("password", "authentication", "no pg_hba.conf entry")):
+                why = "refused the login: check the user and the password"
+            raise errors.Unreachable(f"{self.name} {why} ({said:.500})") from None
         _, encoding = connection.execute(_SETTLE).fetchone() or ("", "")
         if connection.info.server_version < OLDEST_SERVER or encoding != "UTF8":
             version = connection.info.server_version
@@ -164,12 +166,6 @@ class Server:
                 f"{OLDEST_SERVER // 10000} or newer and a database in UTF8 are needed"
             )
         return connection
-
-    def _why_unreachable(self, message: str) -> str:
-        short = " ".join(masked(message, self._secrets).split())
-        if "password" in short or "authentication" in short or "no pg_hba.conf entry" in short:
-            return f"{self.name} refused the login: check the user and the password ({short:.500})"
-        return f"{self.name} cannot be reached: is the server running there? ({short:.500})"
 
 
 def masked(text: str, secrets: Sequence[str]) -> str:
@@ -266,8 +262,7 @@ _TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[Exception], str
         "{name} is damaged ({error}): go back to a copy, or publish again into an empty database",
     ),
 )
-_CUT = "the connection to {name} was cut; the next call makes a new one ({error})"
-_CUT_STATES = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
+_CUT = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
 
 
 def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Exception | None:
@@ -280,9 +275,11 @@ def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Except
         if isinstance(error, kinds):
             return make(text.format(name=name, error=said))
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
-        error.sqlstate is None or error.sqlstate.startswith(_CUT_STATES)
+        error.sqlstate is None or error.sqlstate.startswith(_CUT)
     ):
-        return errors.Unreachable(_CUT.format(name=name, error=said))
+        return errors.Unreachable(
+            f"the connection to {name} was cut; the next call makes a new one ({said})"
+        )
     return type(error)(said) if masked(str(error), secrets) != str(error) else None
 
 
@@ -333,25 +330,8 @@ NOT_PUBLISHED = (
 )
 
 
-class FetchedRows:
-    """The rows of a statement, with the methods of apsw's cursor that readers use."""
-
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self._rows = iter(rows)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self
-
-    def __next__(self) -> tuple[Any, ...]:
-        return next(self._rows)
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row; None after the last."""
-        return next(self, None)
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows that are left."""
-        return list(self)
+class SessionRows(psycopg.RawCursor[Any]):
+    """The rows of a statement, with what readers use of apsw's cursor."""
 
     @property
     def get(self) -> Any:
@@ -381,23 +361,19 @@ class Session:
         if vector is not None:
             adapters.register_loader(vector.oid, _EmbeddingLoader)
 
-    def execute(self, statement: str, bindings: Sequence[Any] | None = None) -> FetchedRows:
+    def execute(self, statement: str, bindings: Sequence[Any] | None = None) -> SessionRows:
         """Run one statement within the deadline of the read."""
         deadline.check()
         if self.exec_trace is not None:
             self.exec_trace(None, statement, bindings)
+        cursor = SessionRows(self.connection, row_factory=readable)
         try:
-            with psycopg.RawCursor(self.connection) as cursor:
-                cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
-                found = cursor.fetchall()
-                return FetchedRows(
-                    readable([each.name for each in cursor.description or ()], found)
-                )
+            return cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
         except (postgres.UndefinedTable, postgres.UndefinedColumn, postgres.UndefinedFunction):
             # The schema is known to be ours: it is something that only files have.
             raise errors.ReadOnly(NOT_PUBLISHED) from None
 
-    def executemany(self, statement: str, bindings: Iterable[Any]) -> FetchedRows:
+    def executemany(self, statement: str, bindings: Iterable[Any]) -> SessionRows:
         """Raise ReadOnly: a session only reads."""
         raise errors.ReadOnly(NOT_PUBLISHED)
 
@@ -408,49 +384,39 @@ class Session:
     total_changes = last_insert_rowid = changes
 
 
-def readable(columns: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows in which JSON that nobody could have stored in a file is empty; that is logged.
+_EMPTY = {"metadata": "{}", "headings": "[]", "ignore": "[]"}  # columns of JSON
+
+
+def readable(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Make rows in which JSON that nobody could have stored in a file is empty; that is logged.
 
     The constraints of the schema keep out most of it. The rest (numbers of thousands of digits,
     half of a surrogate pair …) must not end the searches of all who may see the row.
     """
-    for place, column in enumerate(columns):
-        if column not in _JSON:
-            continue
-        check, empty = _JSON[column]
-        for at, row in enumerate(rows):
-            if row[place] is None or check(row[place]):
-                continue
-            rows[at] = (*row[:place], empty, *row[place + 1 :])
+    columns = [each.name for each in cursor.description or ()]
+    if not _EMPTY.keys() & columns:
+        return tuple
+
+    def checked(column: str, value: Any) -> Any:
+        if value is None or column not in _EMPTY:
+            return value
+        try:
+            if column == "metadata":
+                encode(decode(value))
+            else:
+                for each in decode_list(value):
+                    storable(each, "text")
+        except (errors.Damaged, errors.InvalidInput):
             _log.warning(
                 "%s that was published cannot be read, and is shown as empty: publish its file "
                 "again (%s)",
                 column,
-                quoted(row[place]),
+                quoted(value),
             )
-    return rows
+            return _EMPTY[column]
+        return value
 
-
-def _is_metadata(text: str) -> bool:
-    try:
-        encode(decode(text))
-    except (errors.Damaged, errors.InvalidInput):
-        return False
-    return True
-
-
-def _is_list(text: str) -> bool:
-    try:
-        return all(storable(each, "text") == each for each in decode_list(text))
-    except (errors.Damaged, errors.InvalidInput):
-        return False
-
-
-_JSON = {
-    "metadata": (_is_metadata, "{}"),
-    "headings": (_is_list, "[]"),
-    "ignore": (_is_list, "[]"),
-}
+    return lambda values: tuple(map(checked, columns, values))
 
 
 @lru_cache(maxsize=512)
@@ -476,10 +442,7 @@ class _EmbeddingLoader(Loader):
     format = Format.BINARY
 
     def load(self, data: Buffer) -> bytes:
-        numbers = array("f", bytes(data)[4:])
-        if sys.byteorder == "little":
-            numbers.byteswap()
-        return numbers.tobytes()
+        return np.frombuffer(data, ">f4", offset=4).astype("<f4").tobytes()
 
 
 class _TextLoader(TextBinaryLoader):
@@ -499,7 +462,7 @@ class TextDumper(StrBinaryDumper):
 
 def bound_vector(embedding: bytes) -> str:
     """The numbers of a float32 embedding as pgvector reads them."""
-    return str(array("f", embedding).tolist())
+    return str(np.frombuffer(embedding, "<f4").tolist())
 
 
 # --- values that PostgreSQL cannot hold as they are, and back
