@@ -95,13 +95,13 @@ def copy(
     """
     from mcpvectordb.storage.new_file import new_file
 
-    with new_file(file, target, overwrite=overwrite) as new:
+    with new_file(file, target, overwrite=overwrite) as (path, part):
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
-            sql.execute("VACUUM INTO ?", (f"{uri(new.part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(new.part, unpublished, history)
-        _verify(new.part)
-    return new.path
+            sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
+            _forget_deleted(part, unpublished, history)
+        _verify(part)
+    return path
 
 
 def snapshot(path: Path, target: Path) -> Path:
@@ -228,7 +228,7 @@ def space(file: File) -> dict[str, int]:
     """The bytes of the tables and indexes of each kind, the largest first, and the free pages."""
     found: Counter[str] = Counter()
     for name, size in file.table_sizes():
-        found[_content(name)] += size
+        found[next((what for begin, what in _CONTENTS if name.startswith(begin)), "other")] += size
     with file.reading(limited=False) as sql:
         if not file.dialect.origins:
             found["unused"] = sql.execute(
@@ -253,10 +253,6 @@ _CONTENTS = (
     ("vector", "vectors"),
     ("history", "history"),
 )
-
-
-def _content(table: str) -> str:
-    return next((what for name, what in _CONTENTS if table.startswith(name)), "other")
 
 
 def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool) -> None:

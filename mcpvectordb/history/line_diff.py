@@ -42,11 +42,20 @@ def unified(
     work: int = WORK,
 ) -> Iterator[str]:
     """The lines of a diff between lists of lines under two names; none if the lists are equal."""
-    changes = list(_changes(*_matches(before, after, work), len(before), len(after)))
-    if changes:
+    pairs, coarse = _matches(before, after, work)
+    hunks: list[list[_Replaced]] = []
+    i = j = 0
+    for i_end, j_end in (*pairs, (len(before), len(after))):
+        if i_end > i or j_end > j:
+            # Changes that have no more than the memory of both between them are shown together.
+            if not hunks or i - hunks[-1][-1].old_end > 2 * MEMORY:
+                hunks.append([])
+            hunks[-1].append(_Replaced(i, i_end, j, j_end, (i, j) in coarse))
+        i, j = i_end + 1, j_end + 1
+    if hunks:
         yield f"--- {one_line(old)}\n"
         yield f"+++ {one_line(new)}\n"
-    for hunk in _hunks(changes):
+    for hunk in hunks:
         yield from _shown(hunk, before, after)
 
 
@@ -57,31 +66,7 @@ class _Replaced(NamedTuple):
     old_end: int
     new: int
     new_end: int
-    coarse: bool = False
-
-
-def _changes(
-    pairs: Sequence[tuple[int, int]], coarse: Sequence[_Replaced], olds: int, news: int
-) -> Iterator[_Replaced]:
-    """What lies between equal lines, given by the places of these in both lists."""
-    starts = {(each.old, each.new) for each in coarse}
-    old = new = 0
-    for i, j in (*pairs, (olds, news)):
-        if i > old or j > new:
-            yield _Replaced(old, i, new, j, (old, new) in starts)
-        old, new = i + 1, j + 1
-
-
-def _hunks(changes: Sequence[_Replaced]) -> Iterator[list[_Replaced]]:
-    """Changes that have no more than the memory of both between them are shown together."""
-    hunk: list[_Replaced] = []
-    for each in changes:
-        if hunk and each.old - hunk[-1].old_end > 2 * MEMORY:
-            yield hunk
-            hunk = []
-        hunk.append(each)
-    if hunk:
-        yield hunk
+    coarse: bool
 
 
 def _shown(hunk: Sequence[_Replaced], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
@@ -109,13 +94,13 @@ def _span(start: int, end: int) -> str:
 
 def _matches(
     before: Sequence[str], after: Sequence[str], work: int
-) -> tuple[list[tuple[int, int]], list[_Replaced]]:
-    """The places of equal lines in both lists, and the parts that were not compared."""
+) -> tuple[list[tuple[int, int]], set[tuple[int, int]]]:
+    """The places of equal lines in both lists, and where parts begin that were not compared."""
     numbers: dict[str, int] = {}
     a, b = ([numbers.setdefault(each, len(numbers)) for each in lines] for lines in (before, after))
     work += 2 * (len(a) + len(b))
     pairs: list[tuple[int, int]] = []
-    coarse: list[_Replaced] = []
+    coarse: set[tuple[int, int]] = set()
     parts = [(0, len(a), 0, len(b))]
     while parts:
         deadline.check("comparing versions")
@@ -140,7 +125,7 @@ def _matches(
         fewest, spent = _fewest(a, range(i, i_end), b, range(j, j_end), work)
         work -= spent
         if fewest is None:
-            coarse.append(_Replaced(i, i_end, j, j_end))
+            coarse.add((i, j))
         else:
             pairs += fewest
     return sorted(pairs), coarse

@@ -13,6 +13,7 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
@@ -306,13 +307,13 @@ class Timeline:
             made.setdefault(version.item, []).append(version)
             if len(made) == most:
                 break
-        return [self._item_change(sql, item, versions) for item, versions in made.items()]
-
-    def _item_change(self, sql: Sql, item: Item, made: Sequence[Version]) -> ItemChange:
-        first = min(each.order for each in made)
-        earlier = (each for each in self._history.of(sql, item) if each.order < first)
-        before = max(earlier, key=lambda each: each.order, default=None)
-        return ItemChange(item, before, max(made, key=lambda each: each.order))
+        order, changes = attrgetter("order"), []
+        for item, versions in made.items():
+            first = min(map(order, versions))
+            earlier = (each for each in self._history.of(sql, item) if each.order < first)
+            before = max(earlier, key=order, default=None)
+            changes.append(ItemChange(item, before, max(versions, key=order)))
+        return changes
 
     def _entry(
         self, sql: Sql, change: _LoggedChange, items: Collection[Item] | None
@@ -320,7 +321,13 @@ class Timeline:
         changes = self._item_changes(sql, change.stamps, None if items is not None else SHOWN)
         if items is not None:
             changes = [each for each in changes if each.item in items]
-        count = len(changes) if len(changes) < SHOWN else self._count(sql, change.stamps)
+        count = len(changes)
+        if count >= SHOWN:
+            stamps = json.dumps(list(change.stamps))
+            count = len({each.item for each in self._history.made_at(sql, change.stamps)})
+            for table in TABLES.values():
+                chosen = f"{table} WHERE stamp IN (SELECT value FROM json_each(?))"
+                count += sql.execute(f"SELECT count(*) FROM {chosen}", (stamps,)).get
         return HistoryEntry(
             number=change.number,
             time=clock.moment(max(change.stamps)),
@@ -337,18 +344,6 @@ class Timeline:
             ),
             count=count,
         )
-
-    def _count(self, sql: Sql, stamps: Sequence[int]) -> int:
-        """How many items have a version with one of these stamps."""
-        present = sum(
-            sql.execute(
-                f"SELECT count(*) FROM {table} WHERE stamp IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(stamps)),),
-            ).get
-            for table in TABLES.values()
-        )
-        former = {each.item for each in self._history.made_at(sql, stamps)}
-        return int(present) + len(former)
 
     def _label(self, sql: Sql, change: ItemChange) -> str:
         named = change.after if change.after.fields is not None else change.before or change.after

@@ -57,23 +57,13 @@ def ours(error: Exception, path: Path) -> Exception | None:
         if isinstance(error, kinds):
             return make(text.format(path=path, error=error))
     if isinstance(error, OSError) and Path(str(error.filename)) == path:
-        return unwritable(error, path)
+        if isinstance(error, FileNotFoundError):
+            return errors.Unwritable(f"the folder {path.parent} does not exist: make it first")
+        if isinstance(error, PermissionError):
+            return errors.Unwritable(f"no permission to use {path}")
+        return errors.Unwritable(f"{path} cannot be read or written: {error.strerror}")
     if isinstance(error, (UnicodeDecodeError, json.JSONDecodeError, RecursionError)):
         return errors.Damaged(
             f"{path} is damaged (a stored text is not what was written: {error}): {HELP}"
         )
     return None
-
-
-def refused(error: Exception, path: Path) -> errors.Damaged:
-    """The error to raise when a damaged file failed at what every sound one can do."""
-    return errors.Damaged(f"{path} is damaged ({type(error).__name__}: {error}): {HELP}")
-
-
-def unwritable(error: OSError, path: Path) -> errors.Unwritable:
-    """The error to raise when the system denies access to the file."""
-    if isinstance(error, FileNotFoundError):
-        return errors.Unwritable(f"the folder {path.parent} does not exist: make it first")
-    if isinstance(error, PermissionError):
-        return errors.Unwritable(f"no permission to use {path}")
-    return errors.Unwritable(f"{path} cannot be read or written: {error.strerror}")

@@ -81,10 +81,9 @@ def export(
             path = path.absolute()
             _write_folder(snapshot, path)
         else:
-            with new_file(file, path, overwrite=overwrite) as new:
-                _write_file(snapshot, new.part, chosen, packed)
-                flush_to_disk(new.part)
-            path = new.path
+            with new_file(file, path, overwrite=overwrite) as (path, part):
+                _write_file(snapshot, part, chosen, packed)
+                flush_to_disk(part)
     left_out: tuple[str, ...] = ()
     if chosen == "markdown" and snapshot.counts["vectors"]:
         left_out = (f"{snapshot.counts['vectors']:,} vectors, which have no text",)
