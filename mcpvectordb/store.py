@@ -65,8 +65,7 @@ class OpenStore:
         self.documents, self.memories = engine.indexes
         self.history = History(self.file, config)
         self.encoder = Encoder(self.file, config, embedder, self.indexes)
-        self.cache = Cache()
-        self.reranker = CachedReranker(config, self.cache)
+        self.reranker = CachedReranker(config, Cache())
 
     # Made, and their modules loaded, on first use: most processes need no memories.
 

@@ -90,14 +90,12 @@ def acting_as(actor: str) -> Iterator[None]:
 class History:
     """The history of one file; methods with `sql` work in its transaction.
 
-    `wall_clock` returns the seconds since 1970; tests give another one.
+    `wall_clock` returns the seconds since 1970; tests set another one.
     """
 
-    def __init__(
-        self, file: File, config: Config, wall_clock: Callable[[], float] = time.time
-    ) -> None:
-        self._file, self._config, self.wall_clock = file, config, wall_clock
-        self._local = threading.local()
+    def __init__(self, file: File, config: Config) -> None:
+        self._file, self._config, self._local = file, config, threading.local()
+        self.wall_clock: Callable[[], float] = time.time
 
     # Writing.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -141,13 +141,16 @@ class Timeline:
     def diff(self, number: int, items: Collection[Item] | None = None) -> str:
         """What a change did to texts and fields of all items, or of some, as a unified diff."""
         with self._file.reading() as sql:
-            change = self._find(sql, number)
-            parts = [
-                part
-                for each in self._item_changes(sql, change.stamps)
-                if items is None or each.item in items
-                for part in self._diff(sql, each)
-            ]
+            parts: list[str] = []
+            for each in self._item_changes(sql, self._find(sql, number).stamps):
+                if items is None or each.item in items:
+                    name = self._label(sql, each)
+                    parts += line_diff.unified(
+                        self._lines(sql, each.before),
+                        self._lines(sql, each.after),
+                        f"{name} before" if _was(each) else "/dev/null",
+                        f"{name} after" if each.after.fields is not None else "/dev/null",
+                    )
         return "".join(parts)
 
     def next_undo(self, *, redo: bool) -> HistoryEntry:
@@ -171,9 +174,22 @@ class Timeline:
         return self._take_back(change, change.action.replace("undo", "redo"))
 
     def _take_back(self, change: _LoggedChange, action: str) -> Undone:
+        due, kept = list[ItemChange](), list[str]()  # kept is what was changed again since
         with self._file.reading(limited=False) as sql:
-            due, kept = self._due(sql, change)
+            for each in self._item_changes(sql, change.stamps):
+                last = max(self.versions(sql, each.item), key=attrgetter("order"))
+                if _equal(last, each.after):
+                    due.append(each)
+                elif not _equal(last, each.before):  # one that is was undone before a kill
+                    kept.append(self._label(sql, each))
             names = {each.item: self._label(sql, each) for each in due}
+        if not due:
+            raise InvalidInput(
+                f"change {change.number} cannot be undone: {', '.join(kept[:5])} was changed again "
+                "since; undo that first (`mcpvectordb history NAME` lists its changes)"
+                if kept
+                else f"there is nothing to undo of change {change.number}"
+            )
         with self._history.change(action, needed=min(change.stamps)):
             # What is removed first may have the id of what is restored.
             for each in due:
@@ -196,24 +212,6 @@ class Timeline:
         """All versions of an item, the present one included."""
         present = self._shelves[item.shelf].find(sql, item)
         return [*self._history.of(sql, item), *([present] if present else [])]
-
-    def _due(self, sql: Sql, change: _LoggedChange) -> tuple[list[ItemChange], list[str]]:
-        """What an undo of a change has to do, and the names of what was changed again since."""
-        due, kept = [], []
-        for each in self._item_changes(sql, change.stamps):
-            last = max(self.versions(sql, each.item), key=lambda version: version.order)
-            if _equal(last, each.after):
-                due.append(each)
-            elif not _equal(last, each.before):  # an undo that was interrupted has done this one
-                kept.append(self._label(sql, each))
-        if kept and not due:
-            raise InvalidInput(
-                f"change {change.number} cannot be undone: {', '.join(kept[:5])} was changed again "
-                "since; undo that first (`mcpvectordb history NAME` lists its changes)"
-            )
-        if not due:
-            raise InvalidInput(f"there is nothing to undo of change {change.number}")
-        return due, kept
 
     def _changes(
         self,
@@ -349,20 +347,11 @@ class Timeline:
         named = change.after if change.after.fields is not None else change.before or change.after
         return self._shelves[change.item.shelf].label(sql, named)
 
-    def _diff(self, sql: Sql, change: ItemChange) -> Iterable[str]:
-        shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
-        before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
-        return line_diff.unified(
-            before,
-            after,
-            f"{name} before" if _was(change) else "/dev/null",
-            f"{name} after" if change.after.fields is not None else "/dev/null",
-        )
-
-    def _lines(self, sql: Sql, shelf: VersionedShelf, version: Version | None) -> list[str]:
+    def _lines(self, sql: Sql, version: Version | None) -> list[str]:
         """The fields that people give, a line for each, then the text."""
         if version is None or version.fields is None:
             return []
+        shelf = self._shelves[version.item.shelf]
         shown = ("title", "thread", "metadata", "tags", "description", "pattern")
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
         text = shelf.text(self._history.body(sql, version, shelf.body))

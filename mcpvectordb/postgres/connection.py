@@ -218,50 +218,6 @@ def _is_misread(url: str) -> bool:
     return not all(re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", each) for each in ports.split(","))
 
 
-_TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[Exception], str], ...] = (
-    (
-        (postgres.QueryCanceled,),
-        errors.ReadTimeout,
-        "{name} took longer than it may; nothing was changed",
-    ),
-    (
-        (
-            postgres.LockNotAvailable,
-            postgres.ObjectInUse,
-            postgres.DeadlockDetected,
-            postgres.SerializationFailure,
-        ),
-        errors.Busy,
-        "others kept what was asked for at {name} locked; try again ({error})",
-    ),
-    (
-        (postgres.InsufficientPrivilege,),
-        errors.ReadOnly,
-        "this role has no right to do that at {name}: have the owner run `mcpvectordb grant` "
-        "({error})",
-    ),
-    (
-        (postgres.ReadOnlySqlTransaction,),
-        errors.ReadOnly,
-        "{name} can only be read, as a replica is: publish to the primary server ({error})",
-    ),
-    (
-        (postgres.DiskFull, postgres.OutOfMemory, postgres.ConfigurationLimitExceeded),
-        errors.Unwritable,
-        "{name} has no room left; what was published before is as it was ({error})",
-    ),
-    (
-        (postgres.UndefinedTable, postgres.InvalidSchemaName, postgres.UndefinedColumn),
-        errors.NotOurFile,
-        "{name} has not what is expected in its schema mcpvectordb: publish a file to it first "
-        "({error})",
-    ),
-    (
-        (postgres.DataCorrupted, postgres.IndexCorrupted),
-        errors.Damaged,
-        "{name} is damaged ({error}): go back to a copy, or publish again into an empty database",
-    ),
-)
 _CUT = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
 
 
@@ -271,15 +227,47 @@ def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Except
     It repeats none of the secrets.
     """
     said = " ".join(masked(str(error), secrets).split())[:300]
-    for kinds, make, text in _TRANSLATIONS:
-        if isinstance(error, kinds):
-            return make(text.format(name=name, error=said))
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
-        error.sqlstate is None or error.sqlstate.startswith(_CUT)
-    ):
-        return errors.Unreachable(
-            f"the connection to {name} was cut; the next call makes a new one ({said})"
-        )
+    match error:
+        case postgres.QueryCanceled():
+            return errors.ReadTimeout(f"{name} took longer than it may; nothing was changed")
+        case (
+            postgres.LockNotAvailable()
+            | postgres.ObjectInUse()
+            | postgres.DeadlockDetected()
+            | postgres.SerializationFailure()
+        ):
+            return errors.Busy(
+                f"others kept what was asked for at {name} locked; try again ({said})"
+            )
+        case postgres.InsufficientPrivilege():
+            return errors.ReadOnly(
+                f"this role has no right to do that at {name}: have the owner run `mcpvectordb "
+                f"grant` ({said})"
+            )
+        case postgres.ReadOnlySqlTransaction():
+            return errors.ReadOnly(
+                f"{name} can only be read, as a replica is: publish to the primary server ({said})"
+            )
+        case postgres.DiskFull() | postgres.OutOfMemory() | postgres.ConfigurationLimitExceeded():
+            return errors.Unwritable(
+                f"{name} has no room left; what was published before is as it was ({said})"
+            )
+        case postgres.UndefinedTable() | postgres.InvalidSchemaName() | postgres.UndefinedColumn():
+            return errors.NotOurFile(
+                f"{name} has not what is expected in its schema mcpvectordb: publish a file to it "
+                f"first ({said})"
+            )
+        case postgres.DataCorrupted() | postgres.IndexCorrupted():
+            return errors.Damaged(
+                f"{name} is damaged ({said}): go back to a copy, or publish again into an empty "
+                "database"
+            )
+        case psycopg.OperationalError() | psycopg.InterfaceError() if (
+            error.sqlstate is None or error.sqlstate.startswith(_CUT)
+        ):
+            return errors.Unreachable(
+                f"the connection to {name} was cut; the next call makes a new one ({said})"
+            )
     return type(error)(said) if masked(str(error), secrets) != str(error) else None
 
 

@@ -195,20 +195,16 @@ class PublishedShelf(ABC):
 
     def _waiting(self, sql: Sql, owners: Sequence[int] | None) -> dict[int, int]:
         """How many chunks wait for their embedding, by owner; owners without such are not in it."""
-        if self._publication.model is None:
+        model = self._publication.model
+        if model is None:
             return {}
-        chunks, pending = f"{self._index.chunks} c", f"{self._index.pending} p"
-        # CROSS keeps the order: from all that waits down, or from some owners down.
-        tables, condition, bindings = (
-            (f"{pending} CROSS JOIN {chunks}", "", ())
-            if owners is None
-            else (f"{chunks} CROSS JOIN {pending}", f"AND c.owner {_KEYS}", (json.dumps(owners),))
-        )
+        if owners is not None:
+            return self._index.pending_by_owner(sql, model.key, owners)
         return dict(
-            sql.execute(
-                f"SELECT c.owner, count(*) FROM {tables} ON p.chunk = c.id "
-                f"WHERE p.model = ? {condition} GROUP BY c.owner",
-                (self._publication.model.key, *bindings),
+            sql.execute(  # CROSS: from all that waits down
+                f"SELECT c.owner, count(*) FROM {self._index.pending} p CROSS JOIN "
+                f"{self._index.chunks} c ON p.chunk = c.id WHERE p.model = ? GROUP BY c.owner",
+                (model.key,),
             )
         )
 

@@ -241,33 +241,15 @@ def _hand_over(sql: Connection, owner: str) -> None:
 Right = Literal["read", "publish"]
 
 _WRITTEN = (*staged.TABLES, "libraries", "library_notes", "stores")
-_VIEWS = (
-    "published_documents",
-    "unpublished_documents",
-    "document_pending",
-    "context_pending",
-    "library_skipped",
-    "settings",
-)
 _READ_TABLES = (
     *_WRITTEN,
     *staged.WORD_TABLES,
-    "totals",
-    "origins",
-    "models",
-    "grants",
-    "schema_version",
-    *_VIEWS,
+    *"totals origins models grants schema_version published_documents".split(),
+    *"unpublished_documents document_pending context_pending library_skipped settings".split(),
 )
-_READ_FUNCTIONS = (
-    "readable_origins()",
-    "json_each(text)",
-    "number(text)",
-    "numeral(text)",
-    "canonical_json(json)",
-    "no_members()",
-    "folded(text)",
-    "folded(json)",
+_READ_FUNCTIONS = tuple(
+    "readable_origins() json_each(text) number(text) numeral(text) canonical_json(json) "
+    "no_members() folded(text) folded(json)".split()
 )
 
 

@@ -73,13 +73,9 @@ TABLES = {
 }
 """The columns of each table, and their types."""
 
-WORD_TABLES = (
-    "document_words",
-    "document_terms",
-    "context_words",
-    "context_terms",
-    "context_spellings",
-    "context_spelling_terms",
+WORD_TABLES = tuple(
+    "document_words document_terms context_words context_terms context_spellings "
+    "context_spelling_terms".split()
 )
 """The tables that triggers fill."""
 

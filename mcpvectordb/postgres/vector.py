@@ -7,14 +7,14 @@ found enough. The candidates' embeddings are read, and compared by the same code
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import CodedRows
 from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
-from mcpvectordb.index.vector import Embeddings, VectorIndex
+from mcpvectordb.index.vector import Embeddings, EmbeddingTable, VectorIndex
 from mcpvectordb.postgres.connection import bound_vector
 from mcpvectordb.postgres.keyword import LISTED, chosen
 from mcpvectordb.storage.dialect import Sql
@@ -42,7 +42,8 @@ class PostgresVectorIndex(VectorIndex):
     """The embeddings of passages in a table, in groups by their model."""
 
     def __init__(self, table: str, *, exact_rows: int) -> None:
-        self._table, self._exact_rows = table, exact_rows
+        super().__init__(EmbeddingTable("", table, "chunk", "model"))
+        self._exact_rows = exact_rows
 
     def nearest(
         self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int
@@ -60,31 +61,23 @@ class PostgresVectorIndex(VectorIndex):
     def preload(self, sql: Sql, group: int, dimension: int, budget: int) -> None:
         """Nothing is kept here: the server has its own memory."""
 
-    def embeddings(self, sql: Sql, group: int, dimension: int, ids: Sequence[int]) -> Embeddings:
-        """The embeddings of the given ids that have one."""
-        statement = (
-            f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
-            f"AND vector_dims(embedding) = {dimension} ORDER BY chunk"
-        )
-        rows = sql.execute(statement, (group, list(ids))) if ids else ()
-        return _embeddings(rows, dimension)
-
-    def blocks(
+    def _stored(
         self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-        """(ids, embeddings) of a group by id, some at a time."""
+    ) -> Iterator[list[tuple[int, bytes]]]:
+        # psycopg holds all rows that a statement returns.
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
-        last = -1
+        last, most = -1, arrays.block_rows(dimension)
         while True:
             rows: list[Any] = sql.execute(
                 f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk > ? "
                 f"AND vector_dims(embedding) = {dimension} {within}ORDER BY chunk LIMIT ?",
-                (group, last, *allowed.bindings, arrays.block_rows(dimension)),
+                (group, last, *allowed.bindings, most),
             ).fetchall()
-            if not rows:
+            if rows:
+                yield rows
+            if len(rows) < most:
                 return
             last = rows[-1][0]
-            yield [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
 
     def candidates(
         self,
@@ -160,11 +153,10 @@ class CodedCandidates:
         return CodedRows.of(found.ids, found.rows)
 
 
-def _embeddings(rows: Iterable[Any], dimension: int) -> Embeddings:
+def _embeddings(rows: Sequence[Any], dimension: int) -> Embeddings:
     """The embeddings of (id, embedding) rows."""
-    found = list(rows)
     return Embeddings(
-        [id for id, _ in found], arrays.unpacked([each for _, each in found], dimension)
+        [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
     )
 
 

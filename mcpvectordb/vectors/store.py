@@ -280,10 +280,6 @@ class VectorStore(VersionedShelf):
 
     # Maintenance.
 
-    def optimize(self, sql: Sql) -> None:
-        """Free what deleted rows still occupy inside the vec0 tables."""
-        self.rebuild(sql)
-
     def rebuild(self, sql: Sql) -> None:
         """Create the vec0 tables again, for the parts that need one."""
         for coded in self._index.coded(sql):
@@ -291,6 +287,8 @@ class VectorStore(VersionedShelf):
         for store, dimension in _parts(sql):
             if self._pays(sql, store, dimension):
                 self._index.fill(sql, part(store.key, dimension), dimension)
+
+    optimize = rebuild  # which frees what deleted rows still occupy inside the vec0 tables
 
     def problems(self, sql: Sql) -> Iterator[str]:
         """The problems of the vectors and their codes, one sentence each."""
