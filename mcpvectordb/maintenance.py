@@ -185,43 +185,37 @@ def stats(file: File, encoder: Encoder) -> Stats:
             "SELECT count(*) - (SELECT count(*) FROM document_chunks WHERE owner IN "
             "(SELECT document FROM unpublished_documents)) FROM document_chunks"
         ).get
-        memories = sql.execute("SELECT count(*) FROM contexts").get
-        vectors = sql.execute("SELECT count(*) FROM vectors").get
-        stores = sql.execute("SELECT count(*) FROM stores").get
         origins: tuple[str, ...] = ()
         notes, history_bytes = file.notes(), 0
         if file.dialect.origins:
-            origins = tuple(
-                name for (name,) in sql.execute("SELECT name FROM origins ORDER BY name")
-            )
+            found = sql.execute("SELECT name FROM origins ORDER BY name")
+            origins = tuple(name for (name,) in found)
         else:
             history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
             notes += unfinished(sql)
         model = active_model(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
-        precision = encoder.expected_precision(sql)
-        pending = encoder.pending(sql, model) if model else 0
-    return Stats(
-        path=file.place,
-        bytes=file.bytes(),
-        format=file.format,
-        documents=documents,
-        libraries=libraries,
-        chunks=chunks,
-        pending=pending,
-        memories=memories,
-        vectors=vectors,
-        stores=stores,
-        model=name,
-        dimension=dimension,
-        chunk_size=size,
-        chunk_overlap=overlap,
-        history_bytes=history_bytes,
-        origins=origins,
-        embeddings=precision,
-        notes=tuple(notes),
-    )
+        return Stats(
+            path=file.place,
+            bytes=file.bytes(),
+            format=file.format,
+            documents=documents,
+            libraries=libraries,
+            chunks=chunks,
+            pending=encoder.pending(sql, model) if model else 0,
+            memories=sql.execute("SELECT count(*) FROM contexts").get,
+            vectors=sql.execute("SELECT count(*) FROM vectors").get,
+            stores=sql.execute("SELECT count(*) FROM stores").get,
+            model=name,
+            dimension=dimension,
+            chunk_size=size,
+            chunk_overlap=overlap,
+            history_bytes=history_bytes,
+            origins=origins,
+            embeddings=encoder.expected_precision(sql),
+            notes=tuple(notes),
+        )
 
 
 def space(file: File) -> dict[str, int]:
@@ -229,8 +223,8 @@ def space(file: File) -> dict[str, int]:
     found: Counter[str] = Counter()
     for name, size in file.table_sizes():
         found[next((what for begin, what in _CONTENTS if name.startswith(begin)), "other")] += size
-    with file.reading(limited=False) as sql:
-        if not file.dialect.origins:
+    if not file.dialect.origins:
+        with file.reading(limited=False) as sql:
             found["unused"] = sql.execute(
                 "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
             ).get

@@ -81,8 +81,7 @@ class Server:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL work_mem = '64MB'"
         if seconds is not None:
             begin += f"; SET LOCAL statement_timeout = {max(1, round(1000 * seconds))}"
-        with self.translated():
-            connection = self._connection()
+        with self.outside() as connection:
             if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 yield connection
                 return
@@ -101,22 +100,17 @@ class Server:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """This thread's connection in a transaction, committed at the end of the block."""
-        with self.translated():
-            connection = self._connection()
-            with connection.transaction():
-                yield connection
+        with self.outside() as connection, connection.transaction():
+            yield connection
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[Connection]:
-        """This thread's connection without a transaction: each statement is its own."""
-        with self.translated():
-            yield self._connection()
+        """This thread's connection without a transaction: each statement is its own.
 
-    @contextlib.contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise errors of PostgreSQL as those of this library."""
+        Errors of PostgreSQL are raised as those of this library.
+        """
         try:
-            yield
+            yield self._connection()
         except psycopg.Error as error:
             raised = ours(error, self.name, self._secrets) or error
             if isinstance(raised, errors.Unreachable):

@@ -507,30 +507,20 @@ def _local_catalogue(sql: Sql, publication: Publication) -> Catalogue:
 
 def _write_catalogue(sql: Connection, origin: Origin, before: Catalogue, after: Catalogue) -> None:
     """Bring a published catalogue up to date; vectors of stores that are gone go with them."""
-
-    def insert(table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        columns = _CATALOGUE[table]
+    if any(before[table] != after[table] for table in ("libraries", "library_notes")):
+        sql.execute("DELETE FROM libraries WHERE origin = %s", (origin.key,))  # notes go with them
+        before = {**before, "libraries": [], "library_notes": []}
+    gone = {row[0] for row in before["stores"]} - {row[0] for row in after["stores"]}
+    sql.execute("DELETE FROM stores WHERE key = ANY(%s)", (sorted(gone),))
+    known = "ON CONFLICT (key) DO UPDATE SET name = excluded.name, metric = excluded.metric"
+    for table, columns in _CATALOGUE.items():
         marks = ", %s" * (columns.count(",") + 1)
+        insert = f"INSERT INTO {table} (origin, {columns}) VALUES (%s{marks})"
         with sql.cursor() as cursor:
             cursor.executemany(
-                f"INSERT INTO {table} (origin, {columns}) VALUES (%s{marks})".encode(),
-                [(origin.key, *row) for row in rows],
+                f"{insert} {known if table == 'stores' else ''}".encode(),
+                [(origin.key, *row) for row in after[table] if row not in before[table]],
             )
-
-    libraries = ("libraries", "library_notes")
-    if any(before[table] != after[table] for table in libraries):
-        sql.execute("DELETE FROM libraries WHERE origin = %s", (origin.key,))
-        for table in libraries:
-            insert(table, after[table])
-    known = {row[0] for row in before["stores"]}
-    gone = known - {row[0] for row in after["stores"]}
-    sql.execute("DELETE FROM stores WHERE key = ANY(%s)", (sorted(gone),))
-    for key, name, metric in after["stores"]:
-        if key in known and (key, name, metric) not in before["stores"]:
-            sql.execute(
-                "UPDATE stores SET name = %s, metric = %s WHERE key = %s", (name, metric, key)
-            )
-    insert("stores", [row for row in after["stores"] if row[0] not in known])
 
 
 _LOOK = 0.5  # seconds between two looks at how far PostgreSQL is with a graph
