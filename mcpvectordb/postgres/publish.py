@@ -12,7 +12,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from heapq import merge
@@ -665,38 +665,27 @@ class _PublishRun:
 
     def _write(self, found: Mapping[str, Differences], total: int) -> int:
         """Write all batches; how many new documents took the place of others."""
-        began, done, replaced = time.monotonic(), 0, 0
-        running: dict[Future[None], Batch] = {}
-
-        def await_one() -> None:
-            """Wait until a batch is written, and say so; raises what went wrong."""
-            nonlocal done
-            for each in wait(running, return_when=FIRST_COMPLETED).done:
-                batch = running.pop(each)
-                each.result()
-                done += len(batch.items) + len(batch.gone)
-            left = (time.monotonic() - began) / done * (total - done)
-            self._report(Progress(step="publish", done=done, total=total, seconds_left=left))
-
+        with self._server.outside() as sql:
+            batches = [
+                (shelf, batch)
+                for name, shelf in self._shelves.items()
+                for batch in shelf.batches(sql, found[name])
+            ]
+        began, done = time.monotonic(), 0
         with ThreadPoolExecutor(CONNECTIONS, "publish") as pool:
+            running = {pool.submit(self._send, *each): each[1] for each in batches}
             try:
-                for shelf, batch in self._batches(found):
-                    replaced += batch.replaced
-                    while len(running) >= 2 * CONNECTIONS:
-                        await_one()
-                    running[pool.submit(self._send, shelf, batch)] = batch
-                while running:
-                    await_one()
+                for each in as_completed(running):
+                    each.result()  # raises what went wrong
+                    done += len(running[each].items) + len(running[each].gone)
+                    left = (time.monotonic() - began) / done * (total - done)
+                    self._report(
+                        Progress(step="publish", done=done, total=total, seconds_left=left)
+                    )
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        return replaced
-
-    def _batches(self, found: Mapping[str, Differences]) -> Iterator[tuple[PublishedShelf, Batch]]:
-        for name, shelf in self._shelves.items():
-            with self._server.outside() as sql:
-                for batch in shelf.batches(sql, found[name]):
-                    yield shelf, batch
+        return sum(batch.replaced for _, batch in batches)
 
     def _send(self, shelf: PublishedShelf, batch: Batch) -> None:
         """Write one batch, in a thread with connections of its own."""

@@ -113,11 +113,13 @@ def put(sql: Connection, table: str, rows: Iterable[Sequence[Any]], *, again: bo
     """Add rows to a table; `again` replaces those that have the same key, its first column."""
     columns = names.SQL(", ").join(map(names.Identifier, TABLES[table]))
     copied = names.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(_staged(table), columns)
-    count = 0
-    with sql.cursor() as cursor, cursor.copy(copied) as copy:
-        copy.set_types(list(TABLES[table].values()))
-        for count, each in enumerate(rows, 1):  # noqa: B007 - it says whether there are any
-            copy.write_row(each)
+    with sql.cursor() as cursor:
+        with cursor.copy(copied) as copy:
+            copy.set_types(list(TABLES[table].values()))
+            for each in rows:
+                copy.write_row(each)
+        if not cursor.rowcount:
+            return
     instead: names.Composable = names.SQL("")
     if again:
         key, *_ = TABLES[table]
@@ -128,12 +130,11 @@ def put(sql: Connection, table: str, rows: Iterable[Sequence[Any]], *, again: bo
         instead = names.SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(
             names.Identifier(key), values
         )
-    if count:
-        sql.execute(
-            names.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}").format(
-                names.Identifier(table), columns, _staged(table), instead
-            )
+    sql.execute(
+        names.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}").format(
+            names.Identifier(table), columns, _staged(table), instead
         )
+    )
 
 
 def _staged(table: str) -> names.Identifier:
