@@ -30,10 +30,6 @@ LONGEST_NAME = 200
 _LOCKS = 0x4D435650  # "MCVP", the class of the advisory locks of origins
 
 
-OriginChoice = tuple[int | None, list[str] | None]
-"""The key of an origin's model, and its libraries as they are stored; None for all of them."""
-
-
 class Origin(NamedTuple):
     """The row of an origin, and the mark of the publisher that writes it."""
 
@@ -120,8 +116,11 @@ def locked(server: Server, name: str, file_name: str, wait: float) -> Iterator[O
                 sql.execute("SELECT pg_advisory_unlock(%s, %s)", lock)
 
 
-def claim(sql: Connection, origin: Origin, choice: OriginChoice) -> None:
-    """Mark an origin as written by this publisher; one that was cut off notices and stops."""
+def claim(sql: Connection, origin: Origin, choice: tuple[int | None, list[str] | None]) -> None:
+    """Mark an origin as written by this publisher; one that was cut off notices and stops.
+
+    `choice` is the key of its model, and its libraries as they are stored; None for all of them.
+    """
     sql.execute(
         "UPDATE origins SET publisher = %s, model = %s, libraries = %s, published_at = NULL "
         "WHERE key = %s",

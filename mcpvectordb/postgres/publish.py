@@ -583,8 +583,8 @@ class _PublishRun:
         libraries: Sequence[str] | None,
         progress: ProgressCallback | None,
     ) -> None:
-        self._store, self._server, self._progress = store, server, progress
-        self._file = store.file
+        self._store, self._server, self._file = store, server, store.file
+        self._report: ProgressCallback = progress or (lambda _: None)
         chosen = None if libraries is None else tuple(sorted(set(libraries)))
         self._publication = Publication(origin, chosen, *self._model())
         self._shelves: dict[str, PublishedShelf] = {
@@ -695,30 +695,18 @@ class _PublishRun:
             shelf.write(local, remote, batch)
 
     def _finish(self, passages: int) -> None:
-        """Make the graphs that are due, have the tables vacuumed, and note the time."""
-        self._make_graphs()
-        if passages >= VACUUMED_ROWS:
-            with self._server.outside() as sql:
-                for number, statement in enumerate(VACUUM):
-                    self._report(Progress(step="vacuum", done=number, total=len(VACUUM)))
-                    sql.execute(statement.encode())
-        with self._server.writing() as sql:
-            origin = self._publication.origin
-            origin.verify(sql)
-            sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))
+        """Make the graphs that are due, have the tables vacuumed, and note the time.
 
-    def _make_graphs(self) -> None:
-        """Make the graphs of all models and stores that have too many rows to compare them all.
-
-        Others cannot write embeddings meanwhile, but everybody can read.
+        Graphs are of all models and stores that have too many rows to compare them all. Others
+        cannot write embeddings meanwhile, but everybody can read.
         """
 
-        def make() -> None:
+        def make_graphs() -> None:
             with self._server.writing() as sql:
                 sql.execute("SELECT make_graphs(%s)", (self._store.tuning.engine_rows,))
 
         with ThreadPoolExecutor(1, "graphs") as pool:
-            made = pool.submit(make)
+            made = pool.submit(make_graphs)
             while wait([made], _LOOK).not_done:
                 with self._server.outside() as sql:
                     row: Any = sql.execute(
@@ -729,7 +717,12 @@ class _PublishRun:
                 if row:
                     self._report(Progress(step="graph", done=int(row[0]), total=int(row[1])))
         made.result()
-
-    def _report(self, progress: Progress) -> None:
-        if self._progress:
-            self._progress(progress)
+        if passages >= VACUUMED_ROWS:
+            with self._server.outside() as sql:
+                for number, statement in enumerate(VACUUM):
+                    self._report(Progress(step="vacuum", done=number, total=len(VACUUM)))
+                    sql.execute(statement.encode())
+        with self._server.writing() as sql:
+            origin = self._publication.origin
+            origin.verify(sql)
+            sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))

@@ -238,9 +238,7 @@ class Vectors:
         It names a store, namespace or metadata key that does not exist, with similar ones. `search`
         puts it into the `note` of empty results.
         """
-        return self._why_empty(store, self._chosen(store, namespace, where))
-
-    def _why_empty(self, store: str | None, chosen: ItemFilter) -> str:
+        conditions = self._chosen(store, namespace, where).conditions
         with self._file.reading() as sql:
             found = None if store is None else self._tables.named(sql, store)
             if store is not None and found is None:
@@ -255,7 +253,7 @@ class Vectors:
                 metadata=f"v.{self._file.dialect.metadata}",
                 names={"namespace": f"SELECT DISTINCT v.namespace FROM {rows}"},
             )
-            return why_empty(sql, items, chosen.conditions)
+            return why_empty(sql, items, conditions)
 
     def stores(self) -> list[Store]:
         """All stores, by name; an emptied one keeps its name and metric."""
@@ -383,7 +381,9 @@ class Vectors:
                 f"the index names vector {min(missing)}, which is not there: run `mcpvectordb "
                 f"check`, then `salvage`"
             )
-        note = "" if vectors else self._why_empty(store, chosen)
+        note = ""
+        if not vectors:
+            note = self.why_empty(store=store, namespace=namespace, where=where)
         return [
             Results(
                 hits=tuple(
