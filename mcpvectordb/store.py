@@ -36,13 +36,8 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """SQLite or PostgreSQL: where items are kept, and the indexes over them."""
 
-    @property
-    def file(self) -> File:
-        """Connections and transactions."""
-
-    @property
-    def indexes(self) -> tuple[ChunkIndex, ChunkIndex]:
-        """The passages of documents, and those of memories."""
+    file: File  # connections and transactions
+    indexes: tuple[ChunkIndex, ChunkIndex]  # the passages of documents, and those of memories
 
     def fulltext(self) -> MemoryFulltext:
         """The words of memories."""

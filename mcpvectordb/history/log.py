@@ -259,15 +259,12 @@ class History:
 
     def _drop_body(self, sql: Sql, name: bytes | None) -> int:
         """Delete a body that no version has any more; the bytes that it took."""
-        if (
-            name is None
-            or sql.execute("SELECT 1 FROM history_versions WHERE body = ? LIMIT 1", (name,)).get
-        ):
-            return 0
-        rows: list[Any] = sql.execute(
-            "DELETE FROM history_bodies WHERE name = ? RETURNING octet_length(body)", (name,)
-        ).fetchall()
-        return sum(int(size) for (size,) in rows)
+        size = sql.execute(
+            "DELETE FROM history_bodies WHERE name = ?1 AND NOT EXISTS "
+            "(SELECT 1 FROM history_versions WHERE body = ?1) RETURNING octet_length(body)",
+            (name,),
+        ).get
+        return int(size or 0)
 
     def forget(self, sql: Sql, item: Item) -> int:
         """Delete all that is kept of an item; the number of versions."""

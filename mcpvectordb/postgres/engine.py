@@ -38,6 +38,7 @@ class PublishedFile(File):
     def __init__(self, url: str, *, read_timeout: float) -> None:
         self._server, self._read_timeout = Server(url), read_timeout
         self.path, self._thread = Path(self._server.name), threading.local()
+        self.closed = False
         try:
             schema.check(self._server)
         except BaseException:
@@ -53,13 +54,9 @@ class PublishedFile(File):
         """What an administrator should do about the schema's owner."""
         return [each for each in [schema.notice(self._server)] if each]
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._server.closed
-
     def close(self) -> None:
         """Close every connection."""
+        self.closed = True
         self._server.close()
 
     @contextlib.contextmanager
@@ -179,7 +176,7 @@ class PostgresEngine:
     """What a database over PostgreSQL is made of."""
 
     def __init__(self, url: str, read_timeout: float, tuning: Tuning) -> None:
-        self.file = PublishedFile(url, read_timeout=read_timeout)
+        self.file: File = PublishedFile(url, read_timeout=read_timeout)
         self._listed_rows = tuning.engine_rows
         self.indexes: tuple[ChunkIndex, ChunkIndex] = (
             PublishedChunks(

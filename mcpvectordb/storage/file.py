@@ -86,7 +86,7 @@ class File:
         self._read_timeout = read_timeout
         self._local = threading.local()
         self._open: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
-        self._closed = False
+        self.closed = False
         self._raws = contextlib.ExitStack()
         self._raw: apsw.VFSFile | None = None  # the bytes of the file, to tie its log to it
         self._identity: tuple[int, int] | None = None
@@ -178,18 +178,13 @@ class File:
         with self.reading() as sql:
             return int(sql.execute("PRAGMA data_version").get)
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
     def close(self) -> None:
         """Write the log into the file, unless others read it, and close every connection."""
-        if self._closed:
+        if self.closed:
             return
         self._notice_fork()
         with self._idle:
-            self._closed = True
+            self.closed = True
             self._idle.notify_all()
             self._idle.wait_for(lambda: not self._emptier)
         if self._raw is not None:
@@ -345,7 +340,7 @@ class File:
                 connection.set_busy_timeout(self._busy_ms)
 
     def _connection(self) -> FileConnection:
-        if self._closed:
+        if self.closed:
             raise errors.Closed(
                 f"{self.path} was closed; open it again with Database({str(self.path)!r})"
             )
@@ -555,7 +550,7 @@ class File:
         self._notice_fork()
         with self._idle:
             self._written = time.monotonic()
-            if not self._emptier and not self._closed:
+            if not self._emptier and not self.closed:
                 self._emptier = True
                 threading.Thread(
                     target=self._wait_and_empty_log, name="mcpvectordb-log", daemon=True
@@ -569,7 +564,7 @@ class File:
 
     def _wait_and_empty_log(self) -> None:
         with self._idle:
-            while not self._closed:
+            while not self.closed:
                 written = self._written
                 left = written + self._idle_seconds - time.monotonic()
                 if left > 0:

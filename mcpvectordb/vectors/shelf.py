@@ -289,10 +289,8 @@ class Vectors:
         _check_place(store, namespace)
         wanted = {storable(id, "id") for id in ([ids] if isinstance(ids, str) else ids)}
         with self._file.writing() as sql:
-            found = self._tables.named(sql, store)
-            if found is None:
-                return 0
-            return sum(self._tables.delete(sql, found, namespace, id) for id in wanted)
+            items = (Item(SHELF, store, id, namespace) for id in wanted)
+            return sum(self._tables.delete(sql, item) for item in items)
 
     def search(
         self,

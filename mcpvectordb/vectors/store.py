@@ -175,9 +175,7 @@ class VectorStore(VersionedShelf):
     def remove(self, item: Item) -> None:
         """Delete a vector, if it is there."""
         with self._file.writing() as sql:
-            row = self.named(sql, item.place)
-            if row is not None:
-                self.delete(sql, row, item.twin, item.name)
+            self.delete(sql, item)
 
     def put(
         self,
@@ -241,19 +239,19 @@ class VectorStore(VersionedShelf):
         )
         return StoreRow(sql.last_insert_rowid(), metric)
 
-    def delete(self, sql: Sql, store: StoreRow, namespace: str, id: str) -> bool:
+    def delete(self, sql: Sql, item: Item) -> bool:
         """Delete a vector, which the history keeps; returns whether it existed."""
-        known = _known(sql, store.key, namespace, [id])
-        if id not in known:
+        rows = "SELECT v.key, v.part FROM vectors v JOIN stores s ON s.key = v.store"
+        row = sql.execute(f"{rows} WHERE {self.identity}", item._asdict()).fetchone()
+        if row is None:
             return False
-        key = known[id][0]
-        found = self.by_key(sql, key)
+        found = self.by_key(sql, row[0])
         if found is not None:
             self._history.keep(sql, found, self.body(sql, found))
-        self._remove_codes(sql, [known[id]], self._index.coded(sql))
-        sql.execute("DELETE FROM vectors WHERE key = ?", (key,))
+        self._remove_codes(sql, [row], self._index.coded(sql))
+        sql.execute("DELETE FROM vectors WHERE key = ?", (row[0],))
         if found is not None:
-            self._history.bury(sql, found.item)
+            self._history.bury(sql, item)
         return True
 
     def nearest(
