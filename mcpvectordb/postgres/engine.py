@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -77,9 +77,6 @@ class PublishedFile(File):
                 yield session
             finally:
                 self._thread.depth = depth
-
-    def register_check(self, check: Callable[[], Sequence[str]]) -> None:
-        """Nothing is checked here: the server does that."""
 
     def version(self) -> int:
         """A number that is another one after any origin was published."""

@@ -379,7 +379,11 @@ def _claim(
     )
     if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
         return keys, {}
-    found = _known(sql, store, namespace, ids)
+    rows = sql.executemany(
+        "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
+        ((store, namespace, id) for id in ids),
+    )
+    found = {id: (key, own) for id, key, own in rows}
     known = {
         position: found[id]
         for position, id in enumerate(ids)
@@ -388,12 +392,3 @@ def _claim(
     for position, (key, _) in known.items():
         keys[position] = key
     return keys, known
-
-
-def _known(sql: Sql, store: int, namespace: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """(key, part) of those ids that exist."""
-    rows = sql.executemany(
-        "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
-        ((store, namespace, id) for id in ids),
-    )
-    return {id: (key, own) for id, key, own in rows}
