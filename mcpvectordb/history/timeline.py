@@ -180,7 +180,7 @@ class Timeline:
                 last = max(self.versions(sql, each.item), key=attrgetter("order"))
                 if _equal(last, each.after):
                     due.append(each)
-                elif not _equal(last, each.before):  # one that is was undone before a kill
+                elif not _equal(last, each.before):  # else an interrupted undo has done it
                     kept.append(self._label(sql, each))
             names = {each.item: self._label(sql, each) for each in due}
         if not due:
