@@ -95,13 +95,13 @@ def copy(
     """
     from mcpvectordb.storage.new_file import new_file
 
-    with new_file(file, target, overwrite=overwrite) as new:
+    with new_file(file, target, overwrite=overwrite) as (path, part):
         # A database in memory has a VFS of its own, so the disk's is named.
         with file.outside() as sql:
-            sql.execute("VACUUM INTO ?", (f"{uri(new.part)}?vfs={apsw.vfs_names()[0]}",))
-            _forget_deleted(new.part, unpublished, history)
-        _verify(new.part)
-    return new.path
+            sql.execute("VACUUM INTO ?", (f"{uri(part)}?vfs={apsw.vfs_names()[0]}",))
+            _forget_deleted(part, unpublished, history)
+        _verify(part)
+    return path
 
 
 def snapshot(path: Path, target: Path) -> Path:
@@ -185,52 +185,46 @@ def stats(file: File, encoder: Encoder) -> Stats:
             "SELECT count(*) - (SELECT count(*) FROM document_chunks WHERE owner IN "
             "(SELECT document FROM unpublished_documents)) FROM document_chunks"
         ).get
-        memories = sql.execute("SELECT count(*) FROM contexts").get
-        vectors = sql.execute("SELECT count(*) FROM vectors").get
-        stores = sql.execute("SELECT count(*) FROM stores").get
         origins: tuple[str, ...] = ()
         notes, history_bytes = file.notes(), 0
         if file.dialect.origins:
-            origins = tuple(
-                name for (name,) in sql.execute("SELECT name FROM origins ORDER BY name")
-            )
+            found = sql.execute("SELECT name FROM origins ORDER BY name")
+            origins = tuple(name for (name,) in found)
         else:
             history_bytes = sql.execute("SELECT coalesce(max(bytes), 0) FROM history_state").get
             notes += unfinished(sql)
         model = active_model(sql)
         name, dimension = encoder.expected_model(sql)
         size, overlap = encoder.sizes(sql)
-        precision = encoder.expected_precision(sql)
-        pending = encoder.pending(sql, model) if model else 0
-    return Stats(
-        path=file.place,
-        bytes=file.bytes(),
-        format=file.format,
-        documents=documents,
-        libraries=libraries,
-        chunks=chunks,
-        pending=pending,
-        memories=memories,
-        vectors=vectors,
-        stores=stores,
-        model=name,
-        dimension=dimension,
-        chunk_size=size,
-        chunk_overlap=overlap,
-        history_bytes=history_bytes,
-        origins=origins,
-        embeddings=precision,
-        notes=tuple(notes),
-    )
+        return Stats(
+            path=file.place,
+            bytes=file.bytes(),
+            format=file.format,
+            documents=documents,
+            libraries=libraries,
+            chunks=chunks,
+            pending=encoder.pending(sql, model) if model else 0,
+            memories=sql.execute("SELECT count(*) FROM contexts").get,
+            vectors=sql.execute("SELECT count(*) FROM vectors").get,
+            stores=sql.execute("SELECT count(*) FROM stores").get,
+            model=name,
+            dimension=dimension,
+            chunk_size=size,
+            chunk_overlap=overlap,
+            history_bytes=history_bytes,
+            origins=origins,
+            embeddings=encoder.expected_precision(sql),
+            notes=tuple(notes),
+        )
 
 
 def space(file: File) -> dict[str, int]:
     """The bytes of the tables and indexes of each kind, the largest first, and the free pages."""
     found: Counter[str] = Counter()
     for name, size in file.table_sizes():
-        found[_content(name)] += size
-    with file.reading(limited=False) as sql:
-        if not file.dialect.origins:
+        found[next((what for begin, what in _CONTENTS if name.startswith(begin)), "other")] += size
+    if not file.dialect.origins:
+        with file.reading(limited=False) as sql:
             found["unused"] = sql.execute(
                 "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
             ).get
@@ -253,10 +247,6 @@ _CONTENTS = (
     ("vector", "vectors"),
     ("history", "history"),
 )
-
-
-def _content(table: str) -> str:
-    return next((what for name, what in _CONTENTS if table.startswith(name)), "other")
 
 
 def _forget_deleted(part: Path, unpublished: UnpublishedDocuments, history: bool) -> None:

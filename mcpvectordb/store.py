@@ -36,13 +36,8 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """SQLite or PostgreSQL: where items are kept, and the indexes over them."""
 
-    @property
-    def file(self) -> File:
-        """Connections and transactions."""
-
-    @property
-    def indexes(self) -> tuple[ChunkIndex, ChunkIndex]:
-        """The passages of documents, and those of memories."""
+    file: File  # connections and transactions
+    indexes: tuple[ChunkIndex, ChunkIndex]  # the passages of documents, and those of memories
 
     def fulltext(self) -> MemoryFulltext:
         """The words of memories."""
@@ -65,8 +60,7 @@ class OpenStore:
         self.documents, self.memories = engine.indexes
         self.history = History(self.file, config)
         self.encoder = Encoder(self.file, config, embedder, self.indexes)
-        self.cache = Cache()
-        self.reranker = CachedReranker(config, self.cache)
+        self.reranker = CachedReranker(config, Cache())
 
     # Made, and their modules loaded, on first use: most processes need no memories.
 

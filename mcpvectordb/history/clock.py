@@ -58,22 +58,18 @@ def last_stamp(time: object, name: str, seconds: float) -> int:
 
     `seconds` is what the wall clock shows. Raises InvalidInput, in which `name` is the argument.
     """
-    return _stamp(_end(time, name, seconds), 1) - 1
+    period = dates.named_period(time, name, now=_EPOCH + timedelta(seconds=seconds))
+    if period.end > "9999-12-31T23":
+        return LAST
+    # The last microsecond; an age is a moment, which is its own end.
+    end = datetime.fromisoformat(period.end).replace(tzinfo=UTC)
+    return _stamp(end if period.start == period.end else end - timedelta(microseconds=1), 1) - 1
 
 
 def first_stamp(time: object, name: str, seconds: float) -> int:
     """The first stamp of a time or period as people write it; see `last_stamp`."""
     period = dates.named_period(time, name, now=_EPOCH + timedelta(seconds=seconds))
     return _stamp(datetime.fromisoformat(period.start).replace(tzinfo=UTC), 0)
-
-
-def _end(time: object, name: str, seconds: float) -> datetime:
-    """The last microsecond of a period; an age is a moment, which is its own end."""
-    period = dates.named_period(time, name, now=_EPOCH + timedelta(seconds=seconds))
-    if period.end > "9999-12-31T23":
-        return datetime.max.replace(tzinfo=UTC)
-    end = datetime.fromisoformat(period.end).replace(tzinfo=UTC)
-    return end if period.start == period.end else end - timedelta(microseconds=1)
 
 
 def _stamp(time: datetime, more: int) -> int:

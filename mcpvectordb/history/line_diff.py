@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import bisect
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mcpvectordb.storage import deadline
 
@@ -42,11 +41,20 @@ def unified(
     work: int = WORK,
 ) -> Iterator[str]:
     """The lines of a diff between lists of lines under two names; none if the lists are equal."""
-    changes = list(_changes(*_matches(before, after, work), len(before), len(after)))
-    if changes:
+    pairs, coarse = _matches(before, after, work)
+    hunks: list[list[_Replaced]] = []
+    i = j = 0
+    for i_end, j_end in (*pairs, (len(before), len(after))):
+        if i_end > i or j_end > j:
+            # Changes that have no more than the memory of both between them are shown together.
+            if not hunks or i - hunks[-1][-1].old_end > 2 * MEMORY:
+                hunks.append([])
+            hunks[-1].append(_Replaced(i, i_end, j, j_end, (i, j) in coarse))
+        i, j = i_end + 1, j_end + 1
+    if hunks:
         yield f"--- {one_line(old)}\n"
         yield f"+++ {one_line(new)}\n"
-    for hunk in _hunks(changes):
+    for hunk in hunks:
         yield from _shown(hunk, before, after)
 
 
@@ -57,31 +65,7 @@ class _Replaced(NamedTuple):
     old_end: int
     new: int
     new_end: int
-    coarse: bool = False
-
-
-def _changes(
-    pairs: Sequence[tuple[int, int]], coarse: Sequence[_Replaced], olds: int, news: int
-) -> Iterator[_Replaced]:
-    """What lies between equal lines, given by the places of these in both lists."""
-    starts = {(each.old, each.new) for each in coarse}
-    old = new = 0
-    for i, j in (*pairs, (olds, news)):
-        if i > old or j > new:
-            yield _Replaced(old, i, new, j, (old, new) in starts)
-        old, new = i + 1, j + 1
-
-
-def _hunks(changes: Sequence[_Replaced]) -> Iterator[list[_Replaced]]:
-    """Changes that have no more than the memory of both between them are shown together."""
-    hunk: list[_Replaced] = []
-    for each in changes:
-        if hunk and each.old - hunk[-1].old_end > 2 * MEMORY:
-            yield hunk
-            hunk = []
-        hunk.append(each)
-    if hunk:
-        yield hunk
+    coarse: bool
 
 
 def _shown(hunk: Sequence[_Replaced], before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
@@ -109,13 +93,13 @@ def _span(start: int, end: int) -> str:
 
 def _matches(
     before: Sequence[str], after: Sequence[str], work: int
-) -> tuple[list[tuple[int, int]], list[_Replaced]]:
-    """The places of equal lines in both lists, and the parts that were not compared."""
+) -> tuple[list[tuple[int, int]], set[tuple[int, int]]]:
+    """The places of equal lines in both lists, and where parts begin that were not compared."""
     numbers: dict[str, int] = {}
     a, b = ([numbers.setdefault(each, len(numbers)) for each in lines] for lines in (before, after))
     work += 2 * (len(a) + len(b))
     pairs: list[tuple[int, int]] = []
-    coarse: list[_Replaced] = []
+    coarse: set[tuple[int, int]] = set()
     parts = [(0, len(a), 0, len(b))]
     while parts:
         deadline.check("comparing versions")
@@ -140,7 +124,7 @@ def _matches(
         fewest, spent = _fewest(a, range(i, i_end), b, range(j, j_end), work)
         work -= spent
         if fewest is None:
-            coarse.append(_Replaced(i, i_end, j, j_end))
+            coarse.add((i, j))
         else:
             pairs += fewest
     return sorted(pairs), coarse
@@ -181,55 +165,34 @@ def _fewest(
     x_places = [i for i in olds if a[i] in in_b]  # what is in one part only cannot be equal
     y_places = [j for j in news if b[j] in in_a]
     width, height = len(x_places), len(y_places)
-    reached = array("q", [0])  # how far one gets with so many changes, on each diagonal x - y
-    steps: list[array[int]] = []
+    # How far one gets on each diagonal x - y, and by which runs of equal lines: the end of the last
+    # one, its length, and those before it.
+    reached: dict[int, tuple[int, Any]] = {1: (0, None)}
     spent = 0
     for changes in range(width + height + 1):
         deadline.check("comparing versions")
-        # The diagonals from -changes to changes, every other one; the ends have one neighbour only.
-        steps.append(reached)
-        reached = array("q", bytes(8 * (changes + 1)))
         spent += 2 * changes + 1
-        for place in range(changes + 1):
-            x = _start(steps[-1], place, changes)
-            y = x - (2 * place - changes)
+        for diagonal in range(-changes, changes + 1, 2):
+            # Down is a line of the second list more, the other way one of the first less; the
+            # diagonals at the ends have one neighbour only.
+            down = diagonal == -changes or (
+                diagonal < changes and reached[diagonal - 1][0] < reached[diagonal + 1][0]
+            )
+            x, runs = reached[diagonal + 1] if down else reached[diagonal - 1]
+            x = start = x if down else x + 1
+            y = x - diagonal
             while x < width and y < height and a[x_places[x]] == b[y_places[y]]:
                 x, y = x + 1, y + 1
-                spent += 1
-            reached[place] = x
+            if x > start:
+                runs = (x, y, x - start, runs)
+                spent += x - start
+            reached[diagonal] = x, runs
             if x >= width and y >= height:
-                return _path(steps, x_places, y_places), spent
+                pairs: list[tuple[int, int]] = []
+                while runs:
+                    x, y, length, runs = runs
+                    pairs += zip(x_places[x - length : x], y_places[y - length : y], strict=True)
+                return pairs, spent
         if spent > work:
             return None, spent
     raise AssertionError("every list can be made another one by that many changes")
-
-
-def _down(before: Sequence[int], place: int, changes: int) -> bool:
-    """Whether one gets further by a line of the second list more than by one of the first less."""
-    return place == 0 or (place < changes and before[place - 1] < before[place])
-
-
-def _start(before: Sequence[int], place: int, changes: int) -> int:
-    """Where one is on a diagonal after one change more than what `before` says."""
-    if not changes:
-        return 0
-    return before[place] if _down(before, place, changes) else before[place - 1] + 1
-
-
-def _path(
-    steps: Sequence[Sequence[int]], x_places: Sequence[int], y_places: Sequence[int]
-) -> list[tuple[int, int]]:
-    """The equal lines on the way that Myers's algorithm took, from its end back."""
-    pairs = []
-    x, y = len(x_places), len(y_places)
-    for changes in range(len(steps) - 1, -1, -1):
-        place = (x - y + changes) // 2
-        start = _start(steps[changes], place, changes)
-        while x > start:
-            x, y = x - 1, y - 1
-            pairs.append((x_places[x], y_places[y]))
-        if _down(steps[changes], place, changes):
-            y -= 1
-        else:
-            x -= 1
-    return pairs

@@ -18,6 +18,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -89,14 +90,12 @@ def acting_as(actor: str) -> Iterator[None]:
 class History:
     """The history of one file; methods with `sql` work in its transaction.
 
-    `wall_clock` returns the seconds since 1970; tests give another one.
+    `wall_clock` returns the seconds since 1970; tests set another one.
     """
 
-    def __init__(
-        self, file: File, config: Config, wall_clock: Callable[[], float] = time.time
-    ) -> None:
-        self._file, self._config, self.wall_clock = file, config, wall_clock
-        self._local = threading.local()
+    def __init__(self, file: File, config: Config) -> None:
+        self._file, self._config, self._local = file, config, threading.local()
+        self.wall_clock: Callable[[], float] = time.time
 
     # Writing.
 
@@ -119,21 +118,18 @@ class History:
         """The stamp of this transaction; when it is asked for first, the change is logged."""
         return self._current(sql).stamp
 
-    @contextlib.contextmanager
-    def stamped(self, sql: Sql, stamp: int) -> Iterator[None]:
+    def stamped(self, sql: Sql, stamp: int) -> AbstractContextManager[None]:
         """Let the changes of a block be those that were made at another stamp, in another file."""
-        before = self._current(sql)
-        self._local.current = before._replace(stamp=stamp)
-        try:
-            yield
-        finally:
-            self._local.current = before
+        return self._within(sql, stamp=stamp)
+
+    def suspended(self, sql: Sql) -> AbstractContextManager[None]:
+        """Keep nothing of what is replaced or deleted in this block."""
+        return self._within(sql, kept=False)
 
     @contextlib.contextmanager
-    def suspended(self, sql: Sql) -> Iterator[None]:
-        """Keep nothing of what is replaced or deleted in this block."""
+    def _within(self, sql: Sql, **other: Any) -> Iterator[None]:
         before = self._current(sql)
-        self._local.current = before._replace(kept=False)
+        self._local.current = before._replace(**other)
         try:
             yield
         finally:
@@ -199,14 +195,13 @@ class History:
         number = sql.last_insert_rowid() if sql.changes() else 0
         size = len((fields or "").encode()) if number else 0
         if version.body is not None and body is not None:
-            size += self._add_body(sql, version.body, body)
+            sql.execute(
+                "INSERT OR IGNORE INTO history_bodies (name, body) VALUES (?, ?)",
+                (version.body, body),
+            )
+            size += len(body) if sql.changes() else 0
         self._weigh(sql, size)
         return number
-
-    def _add_body(self, sql: Sql, name: bytes, body: bytes) -> int:
-        """Add a body under a name; the bytes that it takes more than before."""
-        sql.execute("INSERT OR IGNORE INTO history_bodies (name, body) VALUES (?, ?)", (name, body))
-        return len(body) if sql.changes() else 0
 
     def _weigh(self, sql: Sql, more: int) -> None:
         sql.execute("UPDATE history_state SET bytes = max(0, bytes + ?)", (more,))
@@ -219,7 +214,9 @@ class History:
         The newest change, which begins at the stamp `newest`, is dropped by its age only: half of
         it could not be undone.
         """
-        oldest = self._oldest()
+        days, oldest = self._config.history_days, 0
+        if days:
+            oldest = clock.next_stamp(0, max(0.0, self.wall_clock() - days * 86_400))
         spare = self.spare(sql)
         dropped = 0
         rows: list[Any] = sql.execute(
@@ -238,11 +235,7 @@ class History:
             )
             spare += size
             dropped += 1
-        self._drop_changes(sql, oldest, most)
-        return dropped
-
-    def _drop_changes(self, sql: Sql, oldest: int, most: int) -> None:
-        """Drop some of the log: what can no longer be undone, and what is too much."""
+        # Some of the log: what can no longer be undone, and what is too much.
         sql.execute(
             "DELETE FROM history_changes WHERE number IN (SELECT number FROM "
             "(SELECT number, stamp FROM history_changes ORDER BY stamp LIMIT ?2) "
@@ -254,11 +247,7 @@ class History:
             "WHERE number <= (SELECT max(number) FROM history_changes) - ? LIMIT ?)",
             (MOST_CHANGES, most),
         )
-
-    def _oldest(self) -> int:
-        """The stamp before which versions are dropped."""
-        days = self._config.history_days
-        return clock.next_stamp(0, max(0.0, self.wall_clock() - days * 86_400)) if days else 0
+        return dropped
 
     def spare(self, sql: Sql) -> int:
         """How many bytes more the versions of the file may take; below 0 if they take too many."""
@@ -270,15 +259,12 @@ class History:
 
     def _drop_body(self, sql: Sql, name: bytes | None) -> int:
         """Delete a body that no version has any more; the bytes that it took."""
-        if (
-            name is None
-            or sql.execute("SELECT 1 FROM history_versions WHERE body = ? LIMIT 1", (name,)).get
-        ):
-            return 0
-        rows: list[Any] = sql.execute(
-            "DELETE FROM history_bodies WHERE name = ? RETURNING octet_length(body)", (name,)
-        ).fetchall()
-        return sum(int(size) for (size,) in rows)
+        size = sql.execute(
+            "DELETE FROM history_bodies WHERE name = ?1 AND NOT EXISTS "
+            "(SELECT 1 FROM history_versions WHERE body = ?1) RETURNING octet_length(body)",
+            (name,),
+        ).get
+        return int(size or 0)
 
     def forget(self, sql: Sql, item: Item) -> int:
         """Delete all that is kept of an item; the number of versions."""
@@ -365,10 +351,7 @@ class History:
         )
 
     def body(
-        self,
-        sql: Sql,
-        version: Version | None,
-        stored: Callable[[Sql, Version], bytes],
+        self, sql: Sql, version: Version | None, stored: Callable[[Sql, Version], bytes]
     ) -> bytes:
         """The body of a version: a kept one, or what is `stored`; b"" if it has none."""
         if version is None or version.body is None:
@@ -457,12 +440,10 @@ class History:
             yield f"history_state: {self.ahead(clock.LAST if first < 0 else last)}"
         if used != state[1]:
             yield f"history_state: the versions take {used} bytes, not {state[1]}"
-        for (count,) in sql.execute(f"SELECT count(*) FROM history_versions WHERE {_UNSOUND}"):
-            if count:
-                yield f"history_versions: {count} versions cannot be read"
-        for (count,) in sql.execute(f"SELECT count(*) FROM history_bodies WHERE {_UNUSED}"):
-            if count:
-                yield f"history_bodies: {count} belong to no version"
+        if count := sql.execute(f"SELECT count(*) FROM history_versions WHERE {_UNSOUND}").get:
+            yield f"history_versions: {count} versions cannot be read"
+        if count := sql.execute(f"SELECT count(*) FROM history_bodies WHERE {_UNUSED}").get:
+            yield f"history_bodies: {count} belong to no version"
 
 
 _UNSOUND = (

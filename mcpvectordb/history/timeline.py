@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
@@ -147,13 +148,16 @@ class Timeline:
     def diff(self, number: int, items: Collection[Item] | None = None) -> str:
         """What a change did to texts and fields of all items, or of some, as a unified diff."""
         with self._file.reading() as sql:
-            change = self._find(sql, number)
-            parts = [
-                part
-                for each in self._item_changes(sql, change.stamps)
-                if items is None or each.item in items
-                for part in self._diff(sql, each)
-            ]
+            parts: list[str] = []
+            for each in self._item_changes(sql, self._find(sql, number).stamps):
+                if items is None or each.item in items:
+                    name = self._label(sql, each)
+                    parts += line_diff.unified(
+                        self._lines(sql, each.before),
+                        self._lines(sql, each.after),
+                        f"{name} before" if _was(each) else "/dev/null",
+                        f"{name} after" if each.after.fields is not None else "/dev/null",
+                    )
         return "".join(parts)
 
     def next_undo(self, *, redo: bool) -> HistoryEntry:
@@ -177,9 +181,22 @@ class Timeline:
         return self._take_back(change, change.action.replace("undo", "redo"))
 
     def _take_back(self, change: _LoggedChange, action: str) -> Undone:
+        due, kept = list[ItemChange](), list[str]()  # kept is what was changed again since
         with self._file.reading(limited=False) as sql:
-            due, kept = self._due(sql, change)
+            for each in self._item_changes(sql, change.stamps):
+                last = max(self.versions(sql, each.item), key=attrgetter("order"))
+                if _equal(last, each.after):
+                    due.append(each)
+                elif not _equal(last, each.before):  # else an interrupted undo has done it
+                    kept.append(self._label(sql, each))
             names = {each.item: self._label(sql, each) for each in due}
+        if not due:
+            raise InvalidInput(
+                f"change {change.number} cannot be undone: {', '.join(kept[:5])} was changed again "
+                "since; undo that first (`mcpvectordb history NAME` lists its changes)"
+                if kept
+                else f"there is nothing to undo of change {change.number}"
+            )
         with self._history.change(action, needed=min(change.stamps)):
             # What is removed first may have the id of what is restored.
             for each in due:
@@ -202,24 +219,6 @@ class Timeline:
         """All versions of an item, the present one included."""
         present = self._shelves[item.shelf].find(sql, item)
         return [*self._history.of(sql, item), *([present] if present else [])]
-
-    def _due(self, sql: Sql, change: _LoggedChange) -> tuple[list[ItemChange], list[str]]:
-        """What an undo of a change has to do, and the names of what was changed again since."""
-        due, kept = [], []
-        for each in self._item_changes(sql, change.stamps):
-            last = max(self.versions(sql, each.item), key=lambda version: version.order)
-            if _equal(last, each.after):
-                due.append(each)
-            elif not _equal(last, each.before):  # an undo that was interrupted has done this one
-                kept.append(self._label(sql, each))
-        if kept and not due:
-            raise InvalidInput(
-                f"change {change.number} cannot be undone: {', '.join(kept[:5])} was changed again "
-                "since; undo that first (`mcpvectordb history NAME` lists its changes)"
-            )
-        if not due:
-            raise InvalidInput(f"there is nothing to undo of change {change.number}")
-        return due, kept
 
     def _changes(
         self,
@@ -313,13 +312,13 @@ class Timeline:
             made.setdefault(version.item, []).append(version)
             if len(made) == most:
                 break
-        return [self._item_change(sql, item, versions) for item, versions in made.items()]
-
-    def _item_change(self, sql: Sql, item: Item, made: Sequence[Version]) -> ItemChange:
-        first = min(each.order for each in made)
-        earlier = (each for each in self._history.of(sql, item) if each.order < first)
-        before = max(earlier, key=lambda each: each.order, default=None)
-        return ItemChange(item, before, max(made, key=lambda each: each.order))
+        order, changes = attrgetter("order"), []
+        for item, versions in made.items():
+            first = min(map(order, versions))
+            earlier = (each for each in self._history.of(sql, item) if each.order < first)
+            before = max(earlier, key=order, default=None)
+            changes.append(ItemChange(item, before, max(versions, key=order)))
+        return changes
 
     def _entry(
         self, sql: Sql, change: _LoggedChange, items: Collection[Item] | None
@@ -327,7 +326,13 @@ class Timeline:
         changes = self._item_changes(sql, change.stamps, None if items is not None else SHOWN)
         if items is not None:
             changes = [each for each in changes if each.item in items]
-        count = len(changes) if len(changes) < SHOWN else self._count(sql, change.stamps)
+        count = len(changes)
+        if count >= SHOWN:
+            stamps = json.dumps(list(change.stamps))
+            count = len({each.item for each in self._history.made_at(sql, change.stamps)})
+            for table in TABLES.values():
+                chosen = f"{table} WHERE stamp IN (SELECT value FROM json_each(?))"
+                count += sql.execute(f"SELECT count(*) FROM {chosen}", (stamps,)).get
         return HistoryEntry(
             number=change.number,
             time=clock.moment(max(change.stamps)),
@@ -346,36 +351,15 @@ class Timeline:
             count=count,
         )
 
-    def _count(self, sql: Sql, stamps: Sequence[int]) -> int:
-        """How many items have a version with one of these stamps."""
-        present = sum(
-            sql.execute(
-                f"SELECT count(*) FROM {table} WHERE stamp IN (SELECT value FROM json_each(?))",
-                (json.dumps(list(stamps)),),
-            ).get
-            for table in TABLES.values()
-        )
-        former = {each.item for each in self._history.made_at(sql, stamps)}
-        return int(present) + len(former)
-
     def _label(self, sql: Sql, change: ItemChange) -> str:
         named = change.after if change.after.fields is not None else change.before or change.after
         return self._shelves[change.item.shelf].label(sql, named)
 
-    def _diff(self, sql: Sql, change: ItemChange) -> Iterable[str]:
-        shelf, name = self._shelves[change.item.shelf], self._label(sql, change)
-        before, after = (self._lines(sql, shelf, each) for each in (change.before, change.after))
-        return line_diff.unified(
-            before,
-            after,
-            f"{name} before" if _was(change) else "/dev/null",
-            f"{name} after" if change.after.fields is not None else "/dev/null",
-        )
-
-    def _lines(self, sql: Sql, shelf: VersionedShelf, version: Version | None) -> list[str]:
+    def _lines(self, sql: Sql, version: Version | None) -> list[str]:
         """The fields that people give, a line for each, then the text."""
         if version is None or version.fields is None:
             return []
+        shelf = self._shelves[version.item.shelf]
         shown = ("title", "thread", "metadata", "tags", "description", "pattern")
         said = [f"{each}: {version.fields[each]}" for each in shown if each in version.fields]
         text = shelf.text(self._history.body(sql, version, shelf.body))

@@ -10,9 +10,7 @@ import contextlib
 import json
 import logging
 import re
-import sys
 import threading
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -33,8 +31,8 @@ from mcpvectordb.filters.postgres import POSTGRES
 from mcpvectordb.metadata import decode, decode_list, encode, storable
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import DATABASE_URL, SqlDialect
+from mcpvectordb.storage.lazy import np
 
-SCHEMA = "mcpvectordb"
 CONNECT_SECONDS = 10
 # NULLS NOT DISTINCT came with 15, half floats and sign bits with pgvector 0.7.
 OLDEST_SERVER, OLDEST_PGVECTOR = 150000, (0, 7)
@@ -83,8 +81,7 @@ class Server:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL work_mem = '64MB'"
         if seconds is not None:
             begin += f"; SET LOCAL statement_timeout = {max(1, round(1000 * seconds))}"
-        with self.translated():
-            connection = self._connection()
+        with self.outside() as connection:
             if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 yield connection
                 return
@@ -103,22 +100,17 @@ class Server:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """This thread's connection in a transaction, committed at the end of the block."""
-        with self.translated():
-            connection = self._connection()
-            with connection.transaction():
-                yield connection
+        with self.outside() as connection, connection.transaction():
+            yield connection
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[Connection]:
-        """This thread's connection without a transaction: each statement is its own."""
-        with self.translated():
-            yield self._connection()
+        """This thread's connection without a transaction: each statement is its own.
 
-    @contextlib.contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise errors of PostgreSQL as those of this library."""
+        Errors of PostgreSQL are raised as those of this library.
+        """
         try:
-            yield
+            yield self._connection()
         except psycopg.Error as error:
             raised = ours(error, self.name, self._secrets) or error
             if isinstance(raised, errors.Unreachable):
@@ -154,7 +146,11 @@ class Server:
                 client_encoding="utf8",
             )
         except psycopg.OperationalError as error:
-            raise errors.Unreachable(self._why_unreachable(str(error))) from None
+            said = " ".join(masked(str(error), self._secrets).split())
+            why = "cannot be reached: is the server running there?"
+            if any(each in said for each in ("password", "authentication", "no pg_hba.conf entry")):
+                why = "refused the login: check the user and the password"
+            raise errors.Unreachable(f"{self.name} {why} ({said:.500})") from None
         _, encoding = connection.execute(_SETTLE).fetchone() or ("", "")
         if connection.info.server_version < OLDEST_SERVER or encoding != "UTF8":
             version = connection.info.server_version
@@ -164,12 +160,6 @@ class Server:
                 f"{OLDEST_SERVER // 10000} or newer and a database in UTF8 are needed"
             )
         return connection
-
-    def _why_unreachable(self, message: str) -> str:
-        short = " ".join(masked(message, self._secrets).split())
-        if "password" in short or "authentication" in short or "no pg_hba.conf entry" in short:
-            return f"{self.name} refused the login: check the user and the password ({short:.500})"
-        return f"{self.name} cannot be reached: is the server running there? ({short:.500})"
 
 
 def masked(text: str, secrets: Sequence[str]) -> str:
@@ -222,52 +212,7 @@ def _is_misread(url: str) -> bool:
     return not all(re.fullmatch(r"(\[[^\]]*\]|[^:]*)(:\d*)?", each) for each in ports.split(","))
 
 
-_TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[Exception], str], ...] = (
-    (
-        (postgres.QueryCanceled,),
-        errors.ReadTimeout,
-        "{name} took longer than it may; nothing was changed",
-    ),
-    (
-        (
-            postgres.LockNotAvailable,
-            postgres.ObjectInUse,
-            postgres.DeadlockDetected,
-            postgres.SerializationFailure,
-        ),
-        errors.Busy,
-        "others kept what was asked for at {name} locked; try again ({error})",
-    ),
-    (
-        (postgres.InsufficientPrivilege,),
-        errors.ReadOnly,
-        "this role has no right to do that at {name}: have the owner run `mcpvectordb grant` "
-        "({error})",
-    ),
-    (
-        (postgres.ReadOnlySqlTransaction,),
-        errors.ReadOnly,
-        "{name} can only be read, as a replica is: publish to the primary server ({error})",
-    ),
-    (
-        (postgres.DiskFull, postgres.OutOfMemory, postgres.ConfigurationLimitExceeded),
-        errors.Unwritable,
-        "{name} has no room left; what was published before is as it was ({error})",
-    ),
-    (
-        (postgres.UndefinedTable, postgres.InvalidSchemaName, postgres.UndefinedColumn),
-        errors.NotOurFile,
-        "{name} has not what is expected in its schema mcpvectordb: publish a file to it first "
-        "({error})",
-    ),
-    (
-        (postgres.DataCorrupted, postgres.IndexCorrupted),
-        errors.Damaged,
-        "{name} is damaged ({error}): go back to a copy, or publish again into an empty database",
-    ),
-)
-_CUT = "the connection to {name} was cut; the next call makes a new one ({error})"
-_CUT_STATES = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
+_CUT = ("08", "57P")  # beginnings of SQLSTATE: connection exceptions, shutdowns
 
 
 def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Exception | None:
@@ -276,13 +221,47 @@ def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Except
     It repeats none of the secrets.
     """
     said = " ".join(masked(str(error), secrets).split())[:300]
-    for kinds, make, text in _TRANSLATIONS:
-        if isinstance(error, kinds):
-            return make(text.format(name=name, error=said))
-    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
-        error.sqlstate is None or error.sqlstate.startswith(_CUT_STATES)
-    ):
-        return errors.Unreachable(_CUT.format(name=name, error=said))
+    match error:
+        case postgres.QueryCanceled():
+            return errors.ReadTimeout(f"{name} took longer than it may; nothing was changed")
+        case (
+            postgres.LockNotAvailable()
+            | postgres.ObjectInUse()
+            | postgres.DeadlockDetected()
+            | postgres.SerializationFailure()
+        ):
+            return errors.Busy(
+                f"others kept what was asked for at {name} locked; try again ({said})"
+            )
+        case postgres.InsufficientPrivilege():
+            return errors.ReadOnly(
+                f"this role has no right to do that at {name}: have the owner run `mcpvectordb "
+                f"grant` ({said})"
+            )
+        case postgres.ReadOnlySqlTransaction():
+            return errors.ReadOnly(
+                f"{name} can only be read, as a replica is: publish to the primary server ({said})"
+            )
+        case postgres.DiskFull() | postgres.OutOfMemory() | postgres.ConfigurationLimitExceeded():
+            return errors.Unwritable(
+                f"{name} has no room left; what was published before is as it was ({said})"
+            )
+        case postgres.UndefinedTable() | postgres.InvalidSchemaName() | postgres.UndefinedColumn():
+            return errors.NotOurFile(
+                f"{name} has not what is expected in its schema mcpvectordb: publish a file to it "
+                f"first ({said})"
+            )
+        case postgres.DataCorrupted() | postgres.IndexCorrupted():
+            return errors.Damaged(
+                f"{name} is damaged ({said}): go back to a copy, or publish again into an empty "
+                "database"
+            )
+        case psycopg.OperationalError() | psycopg.InterfaceError() if (
+            error.sqlstate is None or error.sqlstate.startswith(_CUT)
+        ):
+            return errors.Unreachable(
+                f"the connection to {name} was cut; the next call makes a new one ({said})"
+            )
     return type(error)(said) if masked(str(error), secrets) != str(error) else None
 
 
@@ -340,25 +319,8 @@ NOT_PUBLISHED = (
 )
 
 
-class FetchedRows:
-    """The rows of a statement, with the methods of apsw's cursor that readers use."""
-
-    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
-        self._rows = iter(rows)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return self
-
-    def __next__(self) -> tuple[Any, ...]:
-        return next(self._rows)
-
-    def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row; None after the last."""
-        return next(self, None)
-
-    def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows that are left."""
-        return list(self)
+class SessionRows(psycopg.RawCursor[Any]):
+    """The rows of a statement, with what readers use of apsw's cursor."""
 
     @property
     def get(self) -> Any:
@@ -388,23 +350,19 @@ class Session:
         if vector is not None:
             adapters.register_loader(vector.oid, _EmbeddingLoader)
 
-    def execute(self, statement: str, bindings: Sequence[Any] | None = None) -> FetchedRows:
+    def execute(self, statement: str, bindings: Sequence[Any] | None = None) -> SessionRows:
         """Run one statement within the deadline of the read."""
         deadline.check()
         if self.exec_trace is not None:
             self.exec_trace(None, statement, bindings)
+        cursor = SessionRows(self.connection, row_factory=readable)
         try:
-            with psycopg.RawCursor(self.connection) as cursor:
-                cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
-                found = cursor.fetchall()
-                return FetchedRows(
-                    readable([each.name for each in cursor.description or ()], found)
-                )
+            return cursor.execute(numbered(statement), tuple(bindings or ()), binary=True)
         except (postgres.UndefinedTable, postgres.UndefinedColumn, postgres.UndefinedFunction):
             # The schema is known to be ours: it is something that only files have.
             raise errors.ReadOnly(NOT_PUBLISHED) from None
 
-    def executemany(self, statement: str, bindings: Iterable[Any]) -> FetchedRows:
+    def executemany(self, statement: str, bindings: Iterable[Any]) -> SessionRows:
         """Raise ReadOnly: a session only reads."""
         raise errors.ReadOnly(NOT_PUBLISHED)
 
@@ -415,49 +373,39 @@ class Session:
     total_changes = last_insert_rowid = changes
 
 
-def readable(columns: Sequence[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows in which JSON that nobody could have stored in a file is empty; that is logged.
+_EMPTY = {"metadata": "{}", "headings": "[]", "ignore": "[]"}  # columns of JSON
+
+
+def readable(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Make rows in which JSON that nobody could have stored in a file is empty; that is logged.
 
     The constraints of the schema keep out most of it. The rest (numbers of thousands of digits,
     half of a surrogate pair …) must not end the searches of all who may see the row.
     """
-    for place, column in enumerate(columns):
-        if column not in _JSON:
-            continue
-        check, empty = _JSON[column]
-        for at, row in enumerate(rows):
-            if row[place] is None or check(row[place]):
-                continue
-            rows[at] = (*row[:place], empty, *row[place + 1 :])
+    columns = [each.name for each in cursor.description or ()]
+    if not _EMPTY.keys() & columns:
+        return tuple
+
+    def checked(column: str, value: Any) -> Any:
+        if value is None or column not in _EMPTY:
+            return value
+        try:
+            if column == "metadata":
+                encode(decode(value))
+            else:
+                for each in decode_list(value):
+                    storable(each, "text")
+        except (errors.Damaged, errors.InvalidInput):
             _log.warning(
                 "%s that was published cannot be read, and is shown as empty: publish its file "
                 "again (%s)",
                 column,
-                quoted(row[place]),
+                quoted(value),
             )
-    return rows
+            return _EMPTY[column]
+        return value
 
-
-def _is_metadata(text: str) -> bool:
-    try:
-        encode(decode(text))
-    except (errors.Damaged, errors.InvalidInput):
-        return False
-    return True
-
-
-def _is_list(text: str) -> bool:
-    try:
-        return all(storable(each, "text") == each for each in decode_list(text))
-    except (errors.Damaged, errors.InvalidInput):
-        return False
-
-
-_JSON = {
-    "metadata": (_is_metadata, "{}"),
-    "headings": (_is_list, "[]"),
-    "ignore": (_is_list, "[]"),
-}
+    return lambda values: tuple(map(checked, columns, values))
 
 
 @lru_cache(maxsize=512)
@@ -483,10 +431,7 @@ class _EmbeddingLoader(Loader):
     format = Format.BINARY
 
     def load(self, data: Buffer) -> bytes:
-        numbers = array("f", bytes(data)[4:])
-        if sys.byteorder == "little":
-            numbers.byteswap()
-        return numbers.tobytes()
+        return np.frombuffer(data, ">f4", offset=4).astype("<f4").tobytes()
 
 
 class _TextLoader(TextBinaryLoader):
@@ -506,7 +451,7 @@ class TextDumper(StrBinaryDumper):
 
 def bound_vector(embedding: bytes) -> str:
     """The numbers of a float32 embedding as pgvector reads them."""
-    return str(array("f", embedding).tolist())
+    return str(np.frombuffer(embedding, "<f4").tolist())
 
 
 # --- values that PostgreSQL cannot hold as they are, and back

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,11 +15,10 @@ from mcpvectordb.index.chunks import ChunkIndex
 from mcpvectordb.index.metadata_index import MetadataIndex
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.postgres import schema
-from mcpvectordb.postgres.connection import DIALECT, Connection, Server, Session
+from mcpvectordb.postgres.connection import DIALECT, Server, Session
 from mcpvectordb.postgres.keyword import PostgresKeywordIndex, PostgresMemoryFulltext
 from mcpvectordb.postgres.vector import PostgresVectorIndex, PostgresVectorStore
 from mcpvectordb.storage import deadline
-from mcpvectordb.storage.deadline import CancelCheck
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 
@@ -40,6 +38,7 @@ class PublishedFile(File):
     def __init__(self, url: str, *, read_timeout: float) -> None:
         self._server, self._read_timeout = Server(url), read_timeout
         self.path, self._thread = Path(self._server.name), threading.local()
+        self.closed = False
         try:
             schema.check(self._server)
         except BaseException:
@@ -55,13 +54,9 @@ class PublishedFile(File):
         """What an administrator should do about the schema's owner."""
         return [each for each in [schema.notice(self._server)] if each]
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._server.closed
-
     def close(self) -> None:
         """Close every connection."""
+        self.closed = True
         self._server.close()
 
     @contextlib.contextmanager
@@ -71,7 +66,10 @@ class PublishedFile(File):
             deadline.running(self._read_timeout) if limited else deadline.suspended(),
             self._server.reading(deadline.left()) as connection,
         ):
-            session, depth = self._session(connection), getattr(self._thread, "depth", 0)
+            session: Session | None = getattr(self._thread, "session", None)
+            if session is None or session.connection is not connection:
+                self._thread.session = session = Session(connection)
+            depth = getattr(self._thread, "depth", 0)
             if depth == 0:
                 session.kept.clear()
             self._thread.depth = depth + 1
@@ -79,20 +77,6 @@ class PublishedFile(File):
                 yield session
             finally:
                 self._thread.depth = depth
-
-    def _session(self, connection: Connection) -> Session:
-        """The session of this thread, another one for another connection."""
-        session: Session | None = getattr(self._thread, "session", None)
-        if session is None or session.connection is not connection:
-            self._thread.session = session = Session(connection)
-        return session
-
-    def deadline(self, cancelled: CancelCheck | None = None) -> AbstractContextManager[object]:
-        """Give all reads of a block one deadline together instead of one each."""
-        return deadline.shared(self._read_timeout, cancelled)
-
-    def register_check(self, check: Callable[[], Sequence[str]]) -> None:
-        """Nothing is checked here: the server does that."""
 
     def version(self) -> int:
         """A number that is another one after any origin was published."""
@@ -108,16 +92,13 @@ class PublishedFile(File):
             "from, then run `mcpvectordb publish`"
         )
 
-    def outside(self) -> NoReturn:
-        """Raise ReadOnly, as `writing` does."""
-        self.writing()
+    outside = writing
 
-    def flaws(self) -> list[str]:
+    def flaws(self) -> NoReturn:
         """Raise ReadOnly: the server checks its own data."""
         self.require_file("a check")
-        return []
 
-    def require_file(self, what: str) -> None:
+    def require_file(self, what: str) -> NoReturn:
         """Raise ReadOnly for what only a file has."""
         raise errors.ReadOnly(
             f"{what} is for files only, and {self.place} is published: do it with the file that it "
@@ -192,7 +173,7 @@ class PostgresEngine:
     """What a database over PostgreSQL is made of."""
 
     def __init__(self, url: str, read_timeout: float, tuning: Tuning) -> None:
-        self.file = PublishedFile(url, read_timeout=read_timeout)
+        self.file: File = PublishedFile(url, read_timeout=read_timeout)
         self._listed_rows = tuning.engine_rows
         self.indexes: tuple[ChunkIndex, ChunkIndex] = (
             PublishedChunks(

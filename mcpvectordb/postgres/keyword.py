@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
@@ -70,7 +71,7 @@ class PostgresKeywordIndex(KeywordIndex):
         }
 
         def scores(ids: Sequence[int]) -> dict[int, float]:
-            only = Allowed(_LISTED, (list(ids),), origins=allowed.origins)
+            only = Allowed(LISTED, (list(ids),), origins=allowed.origins)
             found = self._ranked(sql, expression, only)[0] if ids else []
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
@@ -187,7 +188,7 @@ class PostgresMemoryFulltext(MemoryFulltext):
 # So the ids are looked up once in a transaction, up to so many that comparing all of them is the
 # way to search.
 
-_LISTED = "SELECT unnest(?::bigint[])"
+LISTED = "SELECT unnest(?::bigint[])"  # the select of ids that are known
 
 
 def searched(sql: Sql, allowed: Allowed) -> list[int]:
@@ -217,15 +218,10 @@ def chosen(sql: Sql, allowed: Allowed, most: int) -> Allowed:
             f"SELECT * FROM ({allowed.select}) AS chosen LIMIT {most + 1}", allowed.bindings
         ).fetchall()
         ids = [id for (id,) in rows]
-        few = Allowed(_LISTED, (ids,), origins=allowed.origins)
+        few = Allowed(LISTED, (ids,), origins=allowed.origins)
         kept[key] = few if len(ids) <= most else allowed
     found: Allowed = kept[key]
     return found
-
-
-def is_list(allowed: Allowed) -> bool:
-    """Whether the ids are listed."""
-    return allowed.select == _LISTED
 
 
 # --- the words of a text as FTS5 indexes them
@@ -332,37 +328,31 @@ class Expression(NamedTuple):
 
 def parse(text: str, terms: Callable[[str], list[str]]) -> Expression:
     """Read an FTS5 expression; `terms` returns those of a text as they are indexed."""
-    return _ExpressionParser(text, terms).joined()
+    pieces = deque(_PIECE.finditer(text))
 
+    def next_is(sign: str) -> bool:
+        return bool(pieces) and pieces[0]["sign"] == sign
 
-class _ExpressionParser:
-    def __init__(self, text: str, terms: Callable[[str], list[str]]) -> None:
-        self._pieces = list(_PIECE.finditer(text))
-        self._terms, self._place = terms, 0
-
-    def joined(self, level: int = 0) -> Expression:
+    def joined(level: int = 0) -> Expression:
         if level == len(_OPERATORS):
-            return self._part()
+            return part()
         operator = _OPERATORS[level]
-        parts = [self.joined(level + 1)]
-        while self._took(operator):
-            parts.append(self.joined(level + 1))
+        parts = [joined(level + 1)]
+        while next_is(operator):
+            pieces.popleft()
+            parts.append(joined(level + 1))
         return parts[0] if len(parts) == 1 else Expression(operator, parts=tuple(parts))
 
-    def _part(self) -> Expression:
-        if self._took("("):
-            inner = self.joined()
-            self._took(")")
+    def part() -> Expression:
+        piece = pieces.popleft()
+        if piece["sign"] == "(":
+            inner = joined()
+            pieces.popleft()
             return inner
-        piece = self._pieces[self._place]
-        self._place += 1
-        found = self._terms((piece["phrase"] or "").replace('""', '"'))
+        found = terms((piece["phrase"] or "").replace('""', '"'))
         return Expression("phrase", Phrase(tuple(found), bool(piece["prefix"])))
 
-    def _took(self, sign: str) -> bool:
-        there = self._place < len(self._pieces) and self._pieces[self._place]["sign"] == sign
-        self._place += there
-        return there
+    return joined()
 
 
 _OPERATORS: tuple[Literal["OR", "AND", "NOT"], ...] = ("OR", "AND", "NOT")
@@ -540,7 +530,11 @@ def _by_text(
         f"(SELECT item FROM {tables.words} WHERE {each.sql})" for each in terms
     )
     text = f"r.{tables.column}"
-    weight, bound = f"regexp_count({text}, ?)", [_pattern(phrase)]
+    # It matches each beginning of the phrase, because occurrences may overlap.
+    first, *others = (re.escape(term) for term in phrase.terms)
+    rest = "".join(f" {term}" for term in others) + ("" if phrase.prefix else " ")
+    pattern = f" {first}(?={rest})" if rest else f" {first}"
+    weight, bound = f"regexp_count({text}, ?)", [pattern]
     if tables.titled and title_weight > 1:
         weight += f" + {title_weight - 1} * regexp_count(split_part({text}, E'\\n', 1), ?)"
         bound *= 2
@@ -559,10 +553,3 @@ def _having(term: str, begins: bool, origins: Sequence[int] | None) -> Select:
     if origins is None:
         return Select(test, bound)
     return Select(f"{test} AND origin = ANY(?)", (*bound, list(origins)))
-
-
-def _pattern(phrase: Phrase) -> str:
-    """A regular expression for each beginning of a phrase; occurrences may overlap."""
-    first, *others = (re.escape(term) for term in phrase.terms)
-    rest = "".join(f" {term}" for term in others) + ("" if phrase.prefix else " ")
-    return f" {first}(?={rest})" if rest else f" {first}"

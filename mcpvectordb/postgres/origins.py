@@ -30,10 +30,6 @@ LONGEST_NAME = 200
 _LOCKS = 0x4D435650  # "MCVP", the class of the advisory locks of origins
 
 
-OriginChoice = tuple[int | None, list[str] | None]
-"""The key of an origin's model, and its libraries as they are stored; None for all of them."""
-
-
 class Origin(NamedTuple):
     """The row of an origin, and the mark of the publisher that writes it."""
 
@@ -105,36 +101,31 @@ def locked(server: Server, name: str, file_name: str, wait: float) -> Iterator[O
             "(DELETE FROM mcpvectordb.origins WHERE name = …)"
         )
     with server.outside() as sql:
-        _lock(sql, key, name, wait)
+        deadline, lock = time.monotonic() + wait, (_LOCKS, key)
+        while sql.execute("SELECT pg_try_advisory_lock(%s, %s)", lock).fetchone() != (True,):
+            if time.monotonic() > deadline:
+                raise Busy(
+                    f"another process is publishing {quoted(name)}; wait until it is done, then "
+                    "run publish again: it sends what is missing"
+                )
+            time.sleep(0.1)
         try:
             yield Origin(key, name, uuid.uuid4())
         finally:
             if not sql.closed:
-                sql.execute("SELECT pg_advisory_unlock(%s, %s)", (_LOCKS, key))
+                sql.execute("SELECT pg_advisory_unlock(%s, %s)", lock)
 
 
-def finished(sql: Connection, origin: Origin) -> OriginChoice | None:
-    """What was chosen when an origin was published last; None if that was not finished."""
-    row: Any = sql.execute(
-        "SELECT model, libraries FROM origins WHERE key = %s AND published_at IS NOT NULL",
-        (origin.key,),
-    ).fetchone()
-    return (row[0], row[1]) if row else None
+def claim(sql: Connection, origin: Origin, choice: tuple[int | None, list[str] | None]) -> None:
+    """Mark an origin as written by this publisher; one that was cut off notices and stops.
 
-
-def claim(sql: Connection, origin: Origin, choice: OriginChoice) -> None:
-    """Mark an origin as written by this publisher; one that was cut off notices and stops."""
+    `choice` is the key of its model, and its libraries as they are stored; None for all of them.
+    """
     sql.execute(
         "UPDATE origins SET publisher = %s, model = %s, libraries = %s, published_at = NULL "
         "WHERE key = %s",
         (origin.mark, *choice, origin.key),
     )
-
-
-def finish(sql: Connection, origin: Origin) -> None:
-    """Note that an origin is published completely."""
-    origin.verify(sql)
-    sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))
 
 
 def _found(sql: Connection, name: str, file_name: str = "") -> tuple[int, str]:
@@ -156,20 +147,6 @@ def _found(sql: Connection, name: str, file_name: str = "") -> tuple[int, str]:
     return int(row[0]), from_text(str(row[1]))
 
 
-def _lock(sql: Connection, key: int, name: str, wait: float) -> None:
-    deadline = time.monotonic() + wait
-    while True:
-        row = sql.execute("SELECT pg_try_advisory_lock(%s, %s)", (_LOCKS, key)).fetchone()
-        if row and row[0]:
-            return
-        if time.monotonic() > deadline:
-            raise Busy(
-                f"another process is publishing {quoted(name)}; wait until it is done, then run "
-                "publish again: it sends what is missing"
-            )
-        time.sleep(0.1)
-
-
 # --- who may read and publish
 
 
@@ -183,7 +160,6 @@ def grant(url: str, role: str, right: Right, only: Sequence[str] | None = None) 
     with closing(Server(url)) as server:
         schema.migrate(server)
         with server.writing() as sql:
-            _require_role(sql, role)
             _withdraw(sql, role)
             schema.give(sql, role, right, anything=only is None)
             for origin in [None] if only is None else [_found(sql, each)[0] for each in only]:
@@ -199,7 +175,6 @@ def revoke(url: str, role: str) -> None:
     with closing(Server(url)) as server:
         schema.check(server)
         with server.writing() as sql:
-            _require_role(sql, role)
             _withdraw(sql, role)
 
 
@@ -214,13 +189,11 @@ def _check(role: str, right: str, only: Sequence[str] | None) -> None:
         checked_name(each)
 
 
-def _require_role(sql: Connection, role: str) -> None:
+def _withdraw(sql: Connection, role: str) -> None:
+    """Take from a role what was granted to it; raises NotFound."""
     if sql.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
         raise NotFound(
             f"there is no role {quoted(role)}: make it with CREATE ROLE … LOGIN PASSWORD … first"
         )
-
-
-def _withdraw(sql: Connection, role: str) -> None:
     sql.execute("DELETE FROM grants WHERE role = %s", (role,))
     schema.withdraw(sql, role)

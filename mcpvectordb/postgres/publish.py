@@ -12,7 +12,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from heapq import merge
@@ -30,7 +30,7 @@ from mcpvectordb.memories.items import MemoryItems
 from mcpvectordb.postgres import Published, PublishedItems, origins, schema, staged
 from mcpvectordb.postgres.connection import Connection, Server, from_text, to_text
 from mcpvectordb.postgres.keyword import Tokenizer
-from mcpvectordb.postgres.origins import Origin, OriginChoice
+from mcpvectordb.postgres.origins import Origin
 from mcpvectordb.postgres.vector import MOST_NUMBERS
 from mcpvectordb.ranking.why_empty import unknown_name
 from mcpvectordb.records import Progress, ProgressCallback
@@ -73,11 +73,6 @@ class Differences:
     changed: list[State] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     same: int = 0
-
-    @property
-    def count(self) -> int:
-        """How many items differ."""
-        return len(self.added) + len(self.changed) + len(self.gone)
 
     @property
     def passages(self) -> int:
@@ -134,12 +129,6 @@ class Publication(NamedTuple):
     model: ModelRow | None = None
     model_key: int | None = None
 
-    @property
-    def choice(self) -> OriginChoice:
-        """What the origin's row says of it."""
-        chosen = None if self.libraries is None else [to_text(each) for each in self.libraries]
-        return self.model_key, chosen
-
 
 class Batch(NamedTuple):
     """Items that one transaction writes, and the keys of published ones that it removes.
@@ -152,12 +141,8 @@ class Batch(NamedTuple):
     replaced: int = 0
 
 
-class ItemToSend(NamedTuple):
-    """An item: its state, its row without keys and digests, and its former ids or its tags."""
-
-    state: State
-    row: list[Any]
-    names: list[str]
+ItemToSend = tuple[State, list[Any], list[str]]
+"""An item: its state, its row without keys and digests, and its former ids or its tags."""
 
 
 class PublishedShelf(ABC):
@@ -210,20 +195,16 @@ class PublishedShelf(ABC):
 
     def _waiting(self, sql: Sql, owners: Sequence[int] | None) -> dict[int, int]:
         """How many chunks wait for their embedding, by owner; owners without such are not in it."""
-        if self._publication.model is None:
+        model = self._publication.model
+        if model is None:
             return {}
-        chunks, pending = f"{self._index.chunks} c", f"{self._index.pending} p"
-        # CROSS keeps the order: from all that waits down, or from some owners down.
-        tables, condition, bindings = (
-            (f"{pending} CROSS JOIN {chunks}", "", ())
-            if owners is None
-            else (f"{chunks} CROSS JOIN {pending}", f"AND c.owner {_KEYS}", (json.dumps(owners),))
-        )
+        if owners is not None:
+            return self._index.pending_by_owner(sql, model.key, owners)
         return dict(
-            sql.execute(
-                f"SELECT c.owner, count(*) FROM {tables} ON p.chunk = c.id "
-                f"WHERE p.model = ? {condition} GROUP BY c.owner",
-                (self._publication.model.key, *bindings),
+            sql.execute(  # CROSS: from all that waits down
+                f"SELECT c.owner, count(*) FROM {self._index.pending} p CROSS JOIN "
+                f"{self._index.chunks} c ON p.chunk = c.id WHERE p.model = ? GROUP BY c.owner",
+                (model.key,),
             )
         )
 
@@ -280,7 +261,7 @@ class DocumentsToPublish(PublishedShelf):
             found = DocumentItems.where(sql, f"library {_KEYS}", (json.dumps(chosen),))
         waiting = self._waiting(sql, None)
         for version in found:
-            yield self._item(sql, version, waiting).state
+            yield self._item(sql, version, waiting)[0]
 
     def write(self, local: Sql, remote: Connection, batch: Batch) -> None:
         """Write documents; passages only of those that are new or have others than before."""
@@ -293,30 +274,24 @@ class DocumentsToPublish(PublishedShelf):
             self._item(local, version, waiting)
             for version in DocumentItems.where(local, f"key {_KEYS}", (json.dumps([*parts]),))
         ]
-        owners = [self._origin.own(each.state.key) for each in found]
+        owners = [self._origin.own(state.key) for state, *_ in found]
         keys = {key: self._origin.id(key) for key in owners}
         whole = [key for key in owners if parts[key][1]]
         _remove_documents(remote, [keys[key] for key in whole])
         remote.execute("DELETE FROM former_ids WHERE document = ANY(%s)", ([*keys.values()],))
         self._delete_embeddings(remote, [keys[key] for key in owners if parts[key][2]])
-        staged.put(
-            remote,
-            staged.DOCUMENTS,
-            ([each.state.key, self._origin.key, *each.row, *each.state.digests] for each in found),
-            again=True,
+        origin = self._origin.key
+        rows = ([state.key, origin, *row, *state.digests] for state, row, _ in found)
+        staged.put(remote, "documents", rows, again=True)
+        former = (
+            [origin, state.key, number, id]
+            for state, _, ids in found
+            for number, id in enumerate(ids)
         )
-        staged.put(
-            remote,
-            staged.FORMER_IDS,
-            (
-                [self._origin.key, each.state.key, number, id]
-                for each in found
-                for number, id in enumerate(each.names)
-            ),
-        )
-        staged.put(remote, staged.DOCUMENT_CHUNKS, self._chunks_with_words(local, whole))
+        staged.put(remote, "former_ids", former)
+        staged.put(remote, "document_chunks", self._chunks_with_words(local, whole))
         embedded = [key for key in owners if any(parts[key][1:])]
-        staged.put(remote, staged.DOCUMENT_EMBEDDINGS, self._embeddings(local, embedded))
+        staged.put(remote, "document_embeddings", self._embeddings(local, embedded))
 
     def _places(self, sql: Connection, keys: Sequence[int]) -> dict[bytes, list[int]]:
         """The keys of published documents by their library and source."""
@@ -348,7 +323,7 @@ class DocumentsToPublish(PublishedShelf):
             self._embeddings_digest(waiting.get(key, 0)),
         )
         state = State(self._origin.id(key), digests, chunks, digest(item.place, item.name))
-        return ItemToSend(state, [*row, metadata, metadata, path, chunks], json.loads(former))
+        return state, [*row, metadata, metadata, path, chunks], json.loads(former)
 
     def _chunks_with_words(self, sql: Sql, owners: Sequence[int]) -> Iterator[list[Any]]:
         tokenizer = Tokenizer()
@@ -374,7 +349,7 @@ class MemoriesToPublish(PublishedShelf):
         if self._publication.libraries is None:
             waiting = self._waiting(sql, None)
             for version in MemoryItems.present(sql):
-                yield self._item(sql, version, waiting).state
+                yield self._item(sql, version, waiting)[0]
 
     def write(self, local: Sql, remote: Connection, batch: Batch) -> None:
         """Write memories as a whole, or the embeddings of those that waited for them."""
@@ -388,33 +363,27 @@ class MemoriesToPublish(PublishedShelf):
             self._item(local, version, waiting)
             for version in MemoryItems.where(local, f"id {_KEYS}", (json.dumps(own),))
         ]
-        new = [each for each in found if each.state.key in whole]
-        ids = [self._origin.own(each.state.key) for each in new]
-        staged.put(remote, staged.MEMORIES, self._with_words(local, new, ids))
-        staged.put(
-            remote,
-            staged.MEMORY_TAGS,
-            ([each.state.key, origin, tag] for each in new for tag in each.names),
-        )
+        new = [each for each in found if each[0].key in whole]
+        ids = [self._origin.own(state.key) for state, *_ in new]
+        staged.put(remote, "contexts", self._with_words(local, new, ids))
+        tagged = ([state.key, origin, tag] for state, _, tags in new for tag in tags)
+        staged.put(remote, "context_tags", tagged)
         images = local.execute(
             "SELECT context, position, mime_type, metadata, data FROM context_images "
             f"WHERE context {_KEYS} ORDER BY context, position",
             (json.dumps(ids),),
         )
-        staged.put(
-            remote,
-            staged.MEMORY_IMAGES,
-            ([self._origin.id(int(str(memory))), origin, *values] for memory, *values in images),
-        )
-        staged.put(remote, staged.MEMORY_CHUNKS, self._chunks(local, ids))
-        for each in found:
-            if each.state.key not in whole:
+        shown = ([self._origin.id(memory), origin, *values] for memory, *values in images)
+        staged.put(remote, "context_images", shown)
+        staged.put(remote, "context_chunks", self._chunks(local, ids))
+        for state, *_ in found:
+            if state.key not in whole:
                 remote.execute(
                     "UPDATE contexts SET embeddings_digest = %s WHERE id = %s",
-                    (each.state.digests[1], each.state.key),
+                    (state.digests[1], state.key),
                 )
-        every = [self._origin.own(each.state.key) for each in found]
-        staged.put(remote, staged.MEMORY_EMBEDDINGS, self._embeddings(local, every))
+        every = [self._origin.own(state.key) for state, *_ in found]
+        staged.put(remote, "context_embeddings", self._embeddings(local, every))
 
     def _item(self, sql: Sql, version: Version, waiting: Mapping[int, int]) -> ItemToSend:
         id, fields = version.local["id"], version.fields or {}
@@ -428,18 +397,17 @@ class MemoriesToPublish(PublishedShelf):
         row = [fields["thread"], fields["source"], bytes.fromhex(fields["hash"])]
         row += [fields["metadata"], fields["metadata"], fields["created_at"], fields["updated_at"]]
         state = State(self._origin.id(id), digests, count)
-        return ItemToSend(state, [*row, version.item.name], fields["tags"])
+        return state, [*row, version.item.name], fields["tags"]
 
     def _with_words(
         self, sql: Sql, memories: Sequence[ItemToSend], ids: Sequence[int]
     ) -> Iterator[list[Any]]:
         stems, spellings = Tokenizer(), Tokenizer(stemmed=False)
         texts = dict(self._index.texts(sql, ids))
-        for each, id in zip(memories, ids, strict=True):
+        for (state, row, _), id in zip(memories, ids, strict=True):
             words, tokens = stems.words([texts.get(id, "")])
             spelled, _ = spellings.words([texts.get(id, "")])
-            begin = [each.state.key, self._origin.key]
-            yield [*begin, *each.row, words, spelled, tokens, *each.state.digests]
+            yield [state.key, self._origin.key, *row, words, spelled, tokens, *state.digests]
 
 
 class VectorsToPublish(PublishedShelf):
@@ -473,8 +441,8 @@ class VectorsToPublish(PublishedShelf):
             ids = [self._origin.id(key), self._origin.key, self._origin.id(store), dimension]
             rows.append([*ids, *names, metadata, metadata, said])
             embeddings.append([*ids, *_numbers(raw, dimension)])
-        staged.put(remote, staged.VECTORS, rows)
-        staged.put(remote, staged.VECTOR_EMBEDDINGS, embeddings)
+        staged.put(remote, "vectors", rows)
+        staged.put(remote, "vector_embeddings", embeddings)
 
 
 _VECTOR = "v.key, v.store, v.dimension, v.namespace, v.id, v.metadata, v.stamp"
@@ -537,43 +505,22 @@ def _local_catalogue(sql: Sql, publication: Publication) -> Catalogue:
     return {**found, "stores": stores}
 
 
-def _remote_catalogue(sql: Connection, origin: Origin) -> Catalogue:
-    """The catalogue that is published."""
-    return {
-        table: sql.execute(
-            f"SELECT {columns} FROM {table} WHERE origin = %s ORDER BY 1, 2".encode(),
-            (origin.key,),
-        ).fetchall()
-        for table, columns in _CATALOGUE.items()
-    }
-
-
 def _write_catalogue(sql: Connection, origin: Origin, before: Catalogue, after: Catalogue) -> None:
     """Bring a published catalogue up to date; vectors of stores that are gone go with them."""
-
-    def insert(table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        columns = _CATALOGUE[table]
+    if any(before[table] != after[table] for table in ("libraries", "library_notes")):
+        sql.execute("DELETE FROM libraries WHERE origin = %s", (origin.key,))  # notes go with them
+        before = {**before, "libraries": [], "library_notes": []}
+    gone = {row[0] for row in before["stores"]} - {row[0] for row in after["stores"]}
+    sql.execute("DELETE FROM stores WHERE key = ANY(%s)", (sorted(gone),))
+    known = "ON CONFLICT (key) DO UPDATE SET name = excluded.name, metric = excluded.metric"
+    for table, columns in _CATALOGUE.items():
         marks = ", %s" * (columns.count(",") + 1)
+        insert = f"INSERT INTO {table} (origin, {columns}) VALUES (%s{marks})"
         with sql.cursor() as cursor:
             cursor.executemany(
-                f"INSERT INTO {table} (origin, {columns}) VALUES (%s{marks})".encode(),
-                [(origin.key, *row) for row in rows],
+                f"{insert} {known if table == 'stores' else ''}".encode(),
+                [(origin.key, *row) for row in after[table] if row not in before[table]],
             )
-
-    libraries = ("libraries", "library_notes")
-    if any(before[table] != after[table] for table in libraries):
-        sql.execute("DELETE FROM libraries WHERE origin = %s", (origin.key,))
-        for table in libraries:
-            insert(table, after[table])
-    known = {row[0] for row in before["stores"]}
-    gone = known - {row[0] for row in after["stores"]}
-    sql.execute("DELETE FROM stores WHERE key = ANY(%s)", (sorted(gone),))
-    for key, name, metric in after["stores"]:
-        if key in known and (key, name, metric) not in before["stores"]:
-            sql.execute(
-                "UPDATE stores SET name = %s, metric = %s WHERE key = %s", (name, metric, key)
-            )
-    insert("stores", [row for row in after["stores"] if row[0] not in known])
 
 
 _LOOK = 0.5  # seconds between two looks at how far PostgreSQL is with a graph
@@ -583,7 +530,7 @@ CONNECTIONS = 4  # that write at the same time
 VACUUMED_ROWS = 1_000
 VACUUM = (
     f"VACUUM (ANALYZE, SKIP_LOCKED) {', '.join(staged.WORD_TABLES)}",
-    f"ANALYZE (SKIP_LOCKED) {', '.join(table.name for table in staged.TABLES)}",
+    f"ANALYZE (SKIP_LOCKED) {', '.join(staged.TABLES)}",
 )
 
 
@@ -597,7 +544,8 @@ def publish(
 ) -> Published:
     """Bring a file into a PostgreSQL database; see `Database.publish`."""
     began = time.monotonic()
-    chosen = _checked_libraries(store.file, libraries)
+    if libraries is not None:
+        _check_libraries(store.file, libraries)
     own_name = origins.name_of_file(store.file)
     if origin is None and not own_name:
         raise InvalidInput(
@@ -608,15 +556,13 @@ def publish(
     with closing(Server(url)) as server:
         schema.migrate(server)
         with origins.locked(server, name, own_name, store.config.busy_timeout) as locked:
-            report = _PublishRun(store, server, locked, chosen, progress).publish()
+            report = _PublishRun(store, server, locked, libraries, progress).publish()
         notice = schema.notice(server)
     return replace(report, notice=notice, seconds=time.monotonic() - began)
 
 
-def _checked_libraries(file: File, names: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The libraries to publish (None: everything); raises InvalidInput and NotFound."""
-    if names is None:
-        return None
+def _check_libraries(file: File, names: Sequence[str]) -> None:
+    """Raise InvalidInput or NotFound unless these are names of libraries."""
     if isinstance(names, str) or not names:
         raise InvalidInput("libraries must be a list of names, or None for everything")
     with file.reading(limited=False) as sql:
@@ -624,7 +570,6 @@ def _checked_libraries(file: File, names: Sequence[str] | None) -> tuple[str, ..
     for name in names:
         if known_libraries.checked_name(name) not in known:
             raise NotFound(unknown_name("library", name, known))
-    return tuple(sorted(set(names)))
 
 
 class _PublishRun:
@@ -635,12 +580,13 @@ class _PublishRun:
         store: OpenStore,
         server: Server,
         origin: Origin,
-        libraries: tuple[str, ...] | None,
+        libraries: Sequence[str] | None,
         progress: ProgressCallback | None,
     ) -> None:
-        self._store, self._server, self._progress = store, server, progress
-        self._file = store.file
-        self._publication = Publication(origin, libraries, *self._model())
+        self._store, self._server, self._file = store, server, store.file
+        self._report: ProgressCallback = progress or (lambda _: None)
+        chosen = None if libraries is None else tuple(sorted(set(libraries)))
+        self._publication = Publication(origin, chosen, *self._model())
         self._shelves: dict[str, PublishedShelf] = {
             "documents": DocumentsToPublish(self._publication, store.documents),
             "contexts": MemoriesToPublish(self._publication, store.memories),
@@ -650,18 +596,25 @@ class _PublishRun:
     def publish(self) -> Published:
         """Compare, write what differs, and report it."""
         found = {name: self._differences(shelf) for name, shelf in self._shelves.items()}
-        changes = sum(each.count for each in found.values())
+        changes = sum(
+            len(each.added) + len(each.changed) + len(each.gone) for each in found.values()
+        )
+        passages = sum(each.passages for each in found.values())
         replaced = 0
         if self._begin(changes > 0):
             replaced = self._write(found, changes)
-            self._finish(found)
+            self._finish(passages)
+        model, waiting = self._publication.model, 0
+        if model is not None:
+            with self._file.reading(limited=False) as sql:
+                waiting = sum(each.count_pending(sql, model.key) for each in self._store.indexes)
         return Published(
             origin=self._publication.origin.name,
             documents=found["documents"].counted(replaced),
             memories=found["contexts"].counted(),
             vectors=found["vectors"].counted(),
-            passages=sum(each.passages for each in found.values()),
-            waiting=self._waiting(),
+            passages=passages,
+            waiting=waiting,
         )
 
     def _model(self) -> tuple[ModelRow | None, int | None]:
@@ -676,23 +629,33 @@ class _PublishRun:
         return row, int(key[0])
 
     def _differences(self, shelf: PublishedShelf) -> Differences:
-        with self._file.reading(limited=False) as local, self._server.reading() as remote:
-            return differences(self._compared(shelf.local(local)), shelf.remote(remote))
+        def reported(states: Iterator[State]) -> Iterator[State]:
+            for number, state in enumerate(states, 1):
+                if number % 1_000 == 0:
+                    self._report(Progress(step="compare", done=number, total=None))
+                yield state
 
-    def _compared(self, states: Iterator[State]) -> Iterator[State]:
-        """The same items, and progress after every thousand of them."""
-        for number, state in enumerate(states, 1):
-            if number % 1_000 == 0:
-                self._report(Progress(step="compare", done=number, total=None))
-            yield state
+        with self._file.reading(limited=False) as local, self._server.reading() as remote:
+            return differences(reported(shelf.local(local)), shelf.remote(remote))
 
     def _begin(self, changes: bool) -> bool:
         """Claim the origin and write libraries and stores; not if nothing at all has changed."""
-        origin, choice = self._publication.origin, self._publication.choice
+        origin, libraries = self._publication.origin, self._publication.libraries
+        chosen = None if libraries is None else [to_text(each) for each in libraries]
+        choice = self._publication.model_key, chosen
         with self._file.reading(limited=False) as local, self._server.reading() as remote:
-            before = _remote_catalogue(remote, origin)
+            before: Catalogue = {
+                table: remote.execute(
+                    f"SELECT {columns} FROM {table} WHERE origin = %s ORDER BY 1, 2".encode(),
+                    (origin.key,),
+                ).fetchall()
+                for table, columns in _CATALOGUE.items()
+            }
             after = _local_catalogue(local, self._publication)
-            last = origins.finished(remote, origin)
+            last = remote.execute(  # None if it was not finished
+                "SELECT model, libraries FROM origins WHERE key = %s AND published_at IS NOT NULL",
+                (origin.key,),
+            ).fetchone()
         if (before, last) == (after, choice) and not changes:
             return False
         with self._server.writing() as sql:
@@ -702,38 +665,27 @@ class _PublishRun:
 
     def _write(self, found: Mapping[str, Differences], total: int) -> int:
         """Write all batches; how many new documents took the place of others."""
-        began, done, replaced = time.monotonic(), 0, 0
-        running: dict[Future[None], Batch] = {}
-
-        def await_one() -> None:
-            """Wait until a batch is written, and say so; raises what went wrong."""
-            nonlocal done
-            for each in wait(running, return_when=FIRST_COMPLETED).done:
-                batch = running.pop(each)
-                each.result()
-                done += len(batch.items) + len(batch.gone)
-            left = (time.monotonic() - began) / done * (total - done)
-            self._report(Progress(step="publish", done=done, total=total, seconds_left=left))
-
+        with self._server.outside() as sql:
+            batches = [
+                (shelf, batch)
+                for name, shelf in self._shelves.items()
+                for batch in shelf.batches(sql, found[name])
+            ]
+        began, done = time.monotonic(), 0
         with ThreadPoolExecutor(CONNECTIONS, "publish") as pool:
+            running = {pool.submit(self._send, *each): each[1] for each in batches}
             try:
-                for shelf, batch in self._batches(found):
-                    replaced += batch.replaced
-                    while len(running) >= 2 * CONNECTIONS:
-                        await_one()
-                    running[pool.submit(self._send, shelf, batch)] = batch
-                while running:
-                    await_one()
+                for each in as_completed(running):
+                    each.result()  # raises what went wrong
+                    done += len(running[each].items) + len(running[each].gone)
+                    left = (time.monotonic() - began) / done * (total - done)
+                    self._report(
+                        Progress(step="publish", done=done, total=total, seconds_left=left)
+                    )
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        return replaced
-
-    def _batches(self, found: Mapping[str, Differences]) -> Iterator[tuple[PublishedShelf, Batch]]:
-        for name, shelf in self._shelves.items():
-            with self._server.outside() as sql:
-                for batch in shelf.batches(sql, found[name]):
-                    yield shelf, batch
+        return sum(batch.replaced for _, batch in batches)
 
     def _send(self, shelf: PublishedShelf, batch: Batch) -> None:
         """Write one batch, in a thread with connections of its own."""
@@ -742,29 +694,19 @@ class _PublishRun:
             staged.prepare(remote)
             shelf.write(local, remote, batch)
 
-    def _finish(self, found: Mapping[str, Differences]) -> None:
-        """Make the graphs that are due, have the tables vacuumed, and note the time."""
-        self._make_graphs()
-        if sum(each.passages for each in found.values()) >= VACUUMED_ROWS:
-            with self._server.outside() as sql:
-                for number, statement in enumerate(VACUUM):
-                    self._report(Progress(step="vacuum", done=number, total=len(VACUUM)))
-                    sql.execute(statement.encode())
-        with self._server.writing() as sql:
-            origins.finish(sql, self._publication.origin)
+    def _finish(self, passages: int) -> None:
+        """Make the graphs that are due, have the tables vacuumed, and note the time.
 
-    def _make_graphs(self) -> None:
-        """Make the graphs of all models and stores that have too many rows to compare them all.
-
-        Others cannot write embeddings meanwhile, but everybody can read.
+        Graphs are of all models and stores that have too many rows to compare them all. Others
+        cannot write embeddings meanwhile, but everybody can read.
         """
 
-        def make() -> None:
+        def make_graphs() -> None:
             with self._server.writing() as sql:
                 sql.execute("SELECT make_graphs(%s)", (self._store.tuning.engine_rows,))
 
         with ThreadPoolExecutor(1, "graphs") as pool:
-            made = pool.submit(make)
+            made = pool.submit(make_graphs)
             while wait([made], _LOOK).not_done:
                 with self._server.outside() as sql:
                     row: Any = sql.execute(
@@ -775,14 +717,12 @@ class _PublishRun:
                 if row:
                     self._report(Progress(step="graph", done=int(row[0]), total=int(row[1])))
         made.result()
-
-    def _report(self, progress: Progress) -> None:
-        if self._progress:
-            self._progress(progress)
-
-    def _waiting(self) -> int:
-        model = self._publication.model
-        if model is None:
-            return 0
-        with self._file.reading(limited=False) as sql:
-            return sum(each.count_pending(sql, model.key) for each in self._store.indexes)
+        if passages >= VACUUMED_ROWS:
+            with self._server.outside() as sql:
+                for number, statement in enumerate(VACUUM):
+                    self._report(Progress(step="vacuum", done=number, total=len(VACUUM)))
+                    sql.execute(statement.encode())
+        with self._server.writing() as sql:
+            origin = self._publication.origin
+            origin.verify(sql)
+            sql.execute("UPDATE origins SET published_at = now() WHERE key = %s", (origin.key,))

@@ -7,6 +7,7 @@ under a lock, so several publishers may begin at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,7 @@ from psycopg import sql as names
 from mcpvectordb import errors
 from mcpvectordb.errors import quoted
 from mcpvectordb.postgres import staged
-from mcpvectordb.postgres.connection import OLDEST_PGVECTOR, SCHEMA, Connection, Server
+from mcpvectordb.postgres.connection import OLDEST_PGVECTOR, Connection, Server
 
 MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 VERSION = len(MIGRATIONS)
@@ -61,7 +62,10 @@ def migrate(server: Server) -> None:
         known = version(sql)
         _refuse_newer(server, known)
         if not known:
-            _found(sql, server)
+            _ensure_pgvector(sql, server)
+            sql.execute("CREATE SCHEMA mcpvectordb")
+            sql.execute("CREATE TABLE mcpvectordb.schema_version (version integer NOT NULL)")
+            sql.execute("INSERT INTO mcpvectordb.schema_version VALUES (0)")
         for migration in MIGRATIONS[known:]:
             sql.execute(migration.read_bytes())
         if known < VERSION:
@@ -73,15 +77,14 @@ def migrate(server: Server) -> None:
 def notice(server: Server) -> str:
     """What an administrator should do about the schema's owner; "" if nothing."""
     with server.reading() as sql:
-        return _owner(sql).notice(sql.info.dbname)
-
-
-def _found(sql: Connection, server: Server) -> None:
-    """Make the extension and an empty schema."""
-    _ensure_pgvector(sql, server)
-    sql.execute(names.SQL("CREATE SCHEMA {}").format(names.Identifier(SCHEMA)))
-    sql.execute("CREATE TABLE mcpvectordb.schema_version (version integer NOT NULL)")
-    sql.execute("INSERT INTO mcpvectordb.schema_version VALUES (0)")
+        owner, role = _owner(sql), role_name(sql.info.dbname)
+    if not owner.may_log_in:
+        return ""
+    return (
+        f"the role {quoted(owner.name)}, which can log in, owns the schema mcpvectordb: let an "
+        f'administrator run CREATE ROLE "{role}"; GRANT "{role}" TO "{owner.name}"; the next '
+        "publish by that role makes it the owner"
+    )
 
 
 def _ensure_pgvector(sql: Connection, server: Server) -> None:
@@ -151,17 +154,6 @@ class SchemaOwner(NamedTuple):
     is_superuser: bool
     is_own: bool
 
-    def notice(self, database: str) -> str:
-        """What an administrator should do about it; "" if nothing."""
-        if not self.may_log_in:
-            return ""
-        role = role_name(database)
-        return (
-            f"the role {quoted(self.name)}, which can log in, owns the schema mcpvectordb: let an "
-            f'administrator run CREATE ROLE "{role}"; GRANT "{role}" TO "{self.name}"; the next '
-            "publish by that role makes it the owner"
-        )
-
 
 def _owner(sql: Connection) -> SchemaOwner:
     """The owner of the schema."""
@@ -184,24 +176,20 @@ def _settle(sql: Connection) -> None:
     no other role needs one that an administrator has made and granted to it.
     """
     before = _owner(sql)
-    role = role_name(sql.info.dbname)
     if not before.is_own:
         return
-    try:
-        with sql.transaction():
-            if before.may_log_in:
-                _appoint(sql, role, before)
-            _hand_over(sql, _owner(sql).name)
-    except (psycopg.errors.InsufficientPrivilege, _NotPossible):
-        return  # `notice` says so
-
-
-class _NotPossible(Exception):
-    pass
+    # Where it is not possible, `notice` says so.
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege), sql.transaction():
+        if before.may_log_in:
+            _appoint(sql, role_name(sql.info.dbname), before)
+        _hand_over(sql, _owner(sql).name)
 
 
 def _appoint(sql: Connection, role: str, before: SchemaOwner) -> None:
-    """Make the role, if there is none, and make it the owner of the schema itself."""
+    """Make the role, if there is none, and make it the owner of the schema itself.
+
+    Raises psycopg's Rollback, which ends the transaction around it, if that is not possible.
+    """
     identifier, former = names.Identifier(role), names.Identifier(before.name)
     known: Any = sql.execute(_SUITS, (role,)).fetchone()
     if known is None:
@@ -209,10 +197,10 @@ def _appoint(sql: Connection, role: str, before: SchemaOwner) -> None:
             "SELECT rolcreaterole OR rolsuper FROM pg_roles WHERE rolname = current_user"
         ).fetchone()
         if not able[0]:
-            raise _NotPossible
+            raise psycopg.Rollback
         sql.execute(names.SQL("CREATE ROLE {} NOLOGIN").format(identifier))
     elif not known[0]:
-        raise _NotPossible
+        raise psycopg.Rollback
     usable = "SELECT pg_has_role(%s, %s, 'USAGE')"
     if not before.is_superuser:
         member: Any = sql.execute(usable, (before.name, role)).fetchone()
@@ -220,7 +208,7 @@ def _appoint(sql: Connection, role: str, before: SchemaOwner) -> None:
             sql.execute(names.SQL("GRANT {} TO {}").format(identifier, former))
             member = sql.execute(usable, (before.name, role)).fetchone()
         if not member[0]:
-            raise _NotPossible
+            raise psycopg.Rollback
     sql.execute(names.SQL("ALTER SCHEMA mcpvectordb OWNER TO {}").format(identifier))
 
 
@@ -252,35 +240,16 @@ def _hand_over(sql: Connection, owner: str) -> None:
 
 Right = Literal["read", "publish"]
 
-_FILLED = tuple(table.name for table in staged.TABLES)
-_WRITTEN = (*_FILLED, "libraries", "library_notes", "stores")
-_VIEWS = (
-    "published_documents",
-    "unpublished_documents",
-    "document_pending",
-    "context_pending",
-    "library_skipped",
-    "settings",
-)
+_WRITTEN = (*staged.TABLES, "libraries", "library_notes", "stores")
 _READ_TABLES = (
     *_WRITTEN,
     *staged.WORD_TABLES,
-    "totals",
-    "origins",
-    "models",
-    "grants",
-    "schema_version",
-    *_VIEWS,
+    *"totals origins models grants schema_version published_documents".split(),
+    *"unpublished_documents document_pending context_pending library_skipped settings".split(),
 )
-_READ_FUNCTIONS = (
-    "readable_origins()",
-    "json_each(text)",
-    "number(text)",
-    "numeral(text)",
-    "canonical_json(json)",
-    "no_members()",
-    "folded(text)",
-    "folded(json)",
+_READ_FUNCTIONS = tuple(
+    "readable_origins() json_each(text) number(text) numeral(text) canonical_json(json) "
+    "no_members() folded(text) folded(json)".split()
 )
 
 
@@ -298,8 +267,7 @@ _PUBLISH = (
     f"GRANT INSERT, DELETE ON {_of(_WRITTEN)} TO {{}}",
     # Neither keys and names, nor words: postings are made of these when a row is added.
     "GRANT UPDATE (file, publisher, model, libraries, published_at) ON mcpvectordb.origins TO {}",
-    f"GRANT UPDATE ({', '.join(staged.changed(staged.DOCUMENTS))}) "
-    "ON mcpvectordb.documents TO {}",
+    f"GRANT UPDATE ({', '.join(staged.changed('documents'))}) ON mcpvectordb.documents TO {{}}",
     "GRANT UPDATE (embeddings_digest) ON mcpvectordb.contexts TO {}",
     "GRANT UPDATE (name, metric) ON mcpvectordb.stores TO {}",
     "GRANT EXECUTE ON FUNCTION mcpvectordb.writable_origins(), "
@@ -311,7 +279,7 @@ _FOUND = (
     "GRANT USAGE ON SEQUENCE mcpvectordb.origin_keys TO {}",
 )
 # VACUUM, from 17 on.
-_MAINTAIN = f"GRANT MAINTAIN ON {_of((*_FILLED, *staged.WORD_TABLES))} TO {{}}"
+_MAINTAIN = f"GRANT MAINTAIN ON {_of((*staged.TABLES, *staged.WORD_TABLES))} TO {{}}"
 
 _WITHDRAW = (
     *(

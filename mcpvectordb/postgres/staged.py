@@ -7,7 +7,7 @@ postings see all new rows of a transaction together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from psycopg import sql as names
 from psycopg.abc import Buffer
@@ -41,77 +41,41 @@ class VectorDumper(Dumper):
         return len(numbers).to_bytes(2) + bytes(2) + numbers.astype(">f4").tobytes()
 
 
-class Table(NamedTuple):
-    """A table, and the types of its columns."""
-
-    name: str
-    columns: dict[str, str]
-
-
-def _table(name: str, columns: str) -> Table:
-    """A table of columns as SQL writes them."""
-    return Table(name, dict(each.split() for each in columns.split(", ")))
-
-
 _PLACE = (
     "id int8, owner int8, origin int4, position int4, tile_start int4, start int4, end int4, "
     "first_line int4, last_line int4, page int4, tile text, headings text, header text, "
     "footer text, hash bytea"
 )
 _EMBEDDING = "chunk int8, model int4, origin int4, embedding vector"
-DOCUMENTS = _table(
-    "documents",
-    "key int8, origin int4, id text, library text, source text, title text, hash text, "
-    "file_type text, size int8, modified text, created_at text, metadata text, fields json, "
-    "path text, chunks int4, row_digest bytea, chunks_digest bytea, embeddings_digest bytea",
-)
-FORMER_IDS = _table("former_ids", "origin int4, document int8, number int8, id text")
-DOCUMENT_CHUNKS = _table("document_chunks", f"{_PLACE}, words text, tokens int4")
-DOCUMENT_EMBEDDINGS = _table("document_embeddings", _EMBEDDING)
-MEMORIES = _table(
-    "contexts",
-    "id int8, origin int4, thread text, source text, hash bytea, metadata text, fields json, "
-    "created_at text, updated_at text, uid text, words text, spellings text, tokens int4, "
-    "row_digest bytea, embeddings_digest bytea",
-)
-MEMORY_TAGS = _table("context_tags", "context int8, origin int4, tag text")
-MEMORY_IMAGES = _table(
-    "context_images",
-    "context int8, origin int4, position int4, mime_type text, metadata text, data bytea",
-)
-MEMORY_CHUNKS = _table("context_chunks", _PLACE)
-MEMORY_EMBEDDINGS = _table("context_embeddings", _EMBEDDING)
-VECTORS = _table(
-    "vectors",
-    "key int8, origin int4, store int8, dimension int4, namespace text, id text, metadata text, "
-    "fields json, row_digest bytea",
-)
-VECTOR_EMBEDDINGS = _table(
-    "vector_embeddings",
-    "vector int8, origin int4, store int8, dimension int4, embedding vector, raw bytea",
-)
-TABLES = (
-    DOCUMENTS,
-    FORMER_IDS,
-    DOCUMENT_CHUNKS,
-    DOCUMENT_EMBEDDINGS,
-    MEMORIES,
-    MEMORY_TAGS,
-    MEMORY_IMAGES,
-    MEMORY_CHUNKS,
-    MEMORY_EMBEDDINGS,
-    VECTORS,
-    VECTOR_EMBEDDINGS,
-)
+_COLUMNS = {
+    "documents": "key int8, origin int4, id text, library text, source text, title text, "
+    "hash text, file_type text, size int8, modified text, created_at text, metadata text, "
+    "fields json, path text, chunks int4, row_digest bytea, chunks_digest bytea, "
+    "embeddings_digest bytea",
+    "former_ids": "origin int4, document int8, number int8, id text",
+    "document_chunks": f"{_PLACE}, words text, tokens int4",
+    "document_embeddings": _EMBEDDING,
+    "contexts": "id int8, origin int4, thread text, source text, hash bytea, metadata text, "
+    "fields json, created_at text, updated_at text, uid text, words text, spellings text, "
+    "tokens int4, row_digest bytea, embeddings_digest bytea",
+    "context_tags": "context int8, origin int4, tag text",
+    "context_images": "context int8, origin int4, position int4, mime_type text, metadata text, "
+    "data bytea",
+    "context_chunks": _PLACE,
+    "context_embeddings": _EMBEDDING,
+    "vectors": "key int8, origin int4, store int8, dimension int4, namespace text, id text, "
+    "metadata text, fields json, row_digest bytea",
+    "vector_embeddings": "vector int8, origin int4, store int8, dimension int4, "
+    "embedding vector, raw bytea",
+}
+TABLES = {
+    table: dict(each.split() for each in columns.split(", ")) for table, columns in _COLUMNS.items()
+}
+"""The columns of each table, and their types."""
 
-
-WORD_TABLES = (
-    "document_words",
-    "document_terms",
-    "context_words",
-    "context_terms",
-    "context_spellings",
-    "context_spelling_terms",
+WORD_TABLES = tuple(
+    "document_words document_terms context_words context_terms context_spellings "
+    "context_spelling_terms".split()
 )
 """The tables that triggers fill."""
 
@@ -125,7 +89,7 @@ def prepare(sql: Connection) -> None:
     for table in TABLES:
         sql.execute(
             names.SQL("CREATE TEMP TABLE {} (LIKE mcpvectordb.{}) ON COMMIT DELETE ROWS").format(
-                _staged(table), names.Identifier(table.name)
+                _staged(table), names.Identifier(table)
             )
         )
 
@@ -140,25 +104,25 @@ def equip(sql: Connection) -> None:
             sql.adapters.register_dumper(None, each)
 
 
-def changed(table: Table) -> tuple[str, ...]:
+def changed(table: str) -> tuple[str, ...]:
     """The columns that change when a row is replaced: all but its key and its origin."""
-    return tuple(each for each in list(table.columns)[1:] if each != "origin")
+    return tuple(each for each in list(TABLES[table])[1:] if each != "origin")
 
 
-def put(
-    sql: Connection, table: Table, rows: Iterable[Sequence[Any]], *, again: bool = False
-) -> None:
+def put(sql: Connection, table: str, rows: Iterable[Sequence[Any]], *, again: bool = False) -> None:
     """Add rows to a table; `again` replaces those that have the same key, its first column."""
-    columns = names.SQL(", ").join(map(names.Identifier, table.columns))
+    columns = names.SQL(", ").join(map(names.Identifier, TABLES[table]))
     copied = names.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(_staged(table), columns)
-    count = 0
-    with sql.cursor() as cursor, cursor.copy(copied) as copy:
-        copy.set_types(list(table.columns.values()))
-        for count, each in enumerate(rows, 1):  # noqa: B007 - it says whether there are any
-            copy.write_row(each)
+    with sql.cursor() as cursor:
+        with cursor.copy(copied) as copy:
+            copy.set_types(list(TABLES[table].values()))
+            for each in rows:
+                copy.write_row(each)
+        if not cursor.rowcount:
+            return
     instead: names.Composable = names.SQL("")
     if again:
-        key, *_ = table.columns
+        key, *_ = TABLES[table]
         values = names.SQL(", ").join(
             names.SQL("{0} = excluded.{0}").format(names.Identifier(each))
             for each in changed(table)
@@ -166,13 +130,12 @@ def put(
         instead = names.SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(
             names.Identifier(key), values
         )
-    if count:
-        sql.execute(
-            names.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}").format(
-                names.Identifier(table.name), columns, _staged(table), instead
-            )
+    sql.execute(
+        names.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2}{3}").format(
+            names.Identifier(table), columns, _staged(table), instead
         )
+    )
 
 
-def _staged(table: Table) -> names.Identifier:
-    return names.Identifier("pg_temp", f"staged_{table.name}")
+def _staged(table: str) -> names.Identifier:
+    return names.Identifier("pg_temp", f"staged_{table}")

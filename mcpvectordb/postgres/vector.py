@@ -7,16 +7,16 @@ found enough. The candidates' embeddings are read, and compared by the same code
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import CodedRows
 from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
-from mcpvectordb.index.vector import Embeddings, VectorIndex
+from mcpvectordb.index.vector import Embeddings, EmbeddingTable, VectorIndex
 from mcpvectordb.postgres.connection import bound_vector
-from mcpvectordb.postgres.keyword import chosen, is_list
+from mcpvectordb.postgres.keyword import LISTED, chosen
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.store import ItemFilter
@@ -42,15 +42,17 @@ class PostgresVectorIndex(VectorIndex):
     """The embeddings of passages in a table, in groups by their model."""
 
     def __init__(self, table: str, *, exact_rows: int) -> None:
-        self._table, self._exact_rows = table, exact_rows
+        super().__init__(EmbeddingTable("", table, "chunk", "model"))
+        self._exact_rows = exact_rows
 
     def nearest(
         self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, exact cosine) of the nearest to a float32 embedding, best first."""
-        query = np.frombuffer(embedding, np.float32)
+        query = np.frombuffer(embedding, np.float32).astype(np.float64)
         found = self.candidates(sql, group, embedding, allowed, limit, MARGIN)
-        return ranked(found.ids, found.rows, query, "cosine", limit)
+        scores = arrays.cosine(found.rows, query)
+        return arrays.ranked(np.array(found.ids, np.int64), scores, limit)
 
     def code_view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodedCandidates:
         """The allowed ids, to be ranked by the codes of their embeddings, as those of a file."""
@@ -59,31 +61,23 @@ class PostgresVectorIndex(VectorIndex):
     def preload(self, sql: Sql, group: int, dimension: int, budget: int) -> None:
         """Nothing is kept here: the server has its own memory."""
 
-    def embeddings(self, sql: Sql, group: int, dimension: int, ids: Sequence[int]) -> Embeddings:
-        """The embeddings of the given ids that have one."""
-        statement = (
-            f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk = ANY(?) "
-            f"AND vector_dims(embedding) = {dimension} ORDER BY chunk"
-        )
-        rows = sql.execute(statement, (group, list(ids))) if ids else ()
-        return _embeddings(rows, dimension)
-
-    def blocks(
+    def _stored(
         self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-        """(ids, embeddings) of a group by id, some at a time."""
+    ) -> Iterator[list[tuple[int, bytes]]]:
+        # psycopg holds all rows that a statement returns.
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
-        last = -1
+        last, most = -1, arrays.block_rows(dimension)
         while True:
             rows: list[Any] = sql.execute(
                 f"SELECT chunk, embedding FROM {self._table} WHERE model = ? AND chunk > ? "
                 f"AND vector_dims(embedding) = {dimension} {within}ORDER BY chunk LIMIT ?",
-                (group, last, *allowed.bindings, arrays.block_rows(dimension)),
+                (group, last, *allowed.bindings, most),
             ).fetchall()
-            if not rows:
+            if rows:
+                yield rows
+            if len(rows) < most:
                 return
             last = rows[-1][0]
-            yield [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
 
     def candidates(
         self,
@@ -98,9 +92,9 @@ class PostgresVectorIndex(VectorIndex):
         allowed = chosen(sql, allowed, self._exact_rows)
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
         vector, dimension = bound_vector(embedding), len(embedding) // 4
-        if not is_list(allowed) and _has_graph(sql, f"{self._table}_graph_{group:d}"):
-            wanted = OVERFETCH * limit + MARGIN
-            prepare_graph(sql, wanted)
+        wanted = OVERFETCH * limit + MARGIN
+        graph = f"{self._table}_graph_{group:d}"
+        if allowed.select != LISTED and _prepare_graph(sql, graph, wanted):
             rows = sql.execute(
                 f"SELECT chunk, embedding FROM {self._table} WHERE model = {group:d} {within}"
                 f"ORDER BY {nearness(dimension)} LIMIT ?",
@@ -159,29 +153,27 @@ class CodedCandidates:
         return CodedRows.of(found.ids, found.rows)
 
 
-def _embeddings(rows: Iterable[Any], dimension: int) -> Embeddings:
+def _embeddings(rows: Sequence[Any], dimension: int) -> Embeddings:
     """The embeddings of (id, embedding) rows."""
-    found = list(rows)
-    if not found:
-        return Embeddings([], np.empty((0, dimension)))
     return Embeddings(
-        [id for id, _ in found], arrays.unpacked([each for _, each in found], dimension)
+        [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
     )
 
 
-def _has_graph(sql: Sql, name: str) -> bool:
-    """Whether there is such a graph: they are made where there is too much to compare it all."""
-    return sql.execute("SELECT to_regclass(?)::oid", (name,)).get is not None
+def _prepare_graph(sql: Sql, name: str, wanted: int) -> bool:
+    """Whether there is such a graph: they are made where there is too much to compare it all.
 
-
-def prepare_graph(sql: Sql, wanted: int) -> None:
-    """Let this transaction's searches of graphs go on until they have found so many."""
+    This transaction's searches of it go on until they have found so many.
+    """
+    if sql.execute("SELECT to_regclass(?)::oid", (name,)).get is None:
+        return False
     searched = min(MOST_SEARCHED, max(LEAST_SEARCHED, wanted))
     sql.execute(
         f"SELECT set_config('hnsw.ef_search', '{searched}', true), "
         "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
         f"set_config('hnsw.max_scan_tuples', '{MOST_SCANNED}', true)"
     )
+    return True
 
 
 def nearness(dimension: int) -> str:
@@ -195,15 +187,6 @@ def nearness(dimension: int) -> str:
         f"binary_quantize(embedding)::bit({dimension}) <~> "
         f"binary_quantize(?::vector)::bit({dimension})"
     )
-
-
-def ranked(
-    ids: Sequence[int], rows: NDArray[np.float64], query: Floats, metric: str, limit: int
-) -> Ranked:
-    """(id, score) of the best of some embeddings, by a metric."""
-    scores = arrays.METRICS[metric](rows, query.astype(np.float64))
-    places = arrays.highest(np.array(ids, np.int64), scores, limit)
-    return [(ids[place], float(scores[place])) for place in places]
 
 
 # --- the vectors that users brought along
@@ -237,38 +220,40 @@ class PostgresVectorStore(VectorStore):
         self, sql: Sql, store: StoreRow, queries: Floats, chosen: ItemFilter, limit: int
     ) -> list[Ranked]:
         """The keys of the vectors nearest to each query, with their scores, best first."""
-        return [self._nearest(sql, store, query, chosen, limit) for query in queries]
-
-    def _nearest(
-        self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
-    ) -> Ranked:
-        ids = self._candidates(sql, store, query, chosen, limit)
-        rows: list[Any] = sql.execute(
-            "SELECT vector, embedding, raw FROM vector_embeddings WHERE vector = ANY(?)", (ids,)
-        ).fetchall()
-        if not rows:
-            return []
-        numbers = arrays.unpacked([raw or embedding for _, embedding, raw in rows], len(query))
-        return ranked([key for key, *_ in rows], numbers, query, store.metric, limit)
+        found = []
+        for query in queries:
+            rows: list[Any] = sql.execute(
+                "SELECT vector, embedding, raw FROM vector_embeddings WHERE vector = ANY(?)",
+                (self._candidates(sql, store, query, chosen, limit),),
+            ).fetchall()
+            numbers = arrays.unpacked([raw or embedding for _, embedding, raw in rows], len(query))
+            scores = arrays.METRICS[store.metric](numbers, query.astype(np.float64))
+            keys = np.array([key for key, *_ in rows], np.int64)
+            found.append(arrays.ranked(keys, scores, limit))
+        return found
 
     def _candidates(
         self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
     ) -> list[int]:
         """The keys among which the nearest are; those that pgvector cannot hold all are."""
-        dimension, vector = len(query), _held(query)
+        dimension = len(query)
+        with np.errstate(over="ignore", under="ignore"):
+            narrow = query.astype(np.float32)
         of_dimension = (
             "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
             f"WHERE e.store = ANY(?) AND e.dimension = ? AND {chosen.condition}"
         )
         bindings = (list(store.keys), dimension, *chosen.bindings)
-        if vector is None:  # numbers that pgvector cannot compare: all are compared here
+        if dimension > MOST_NUMBERS or not np.isfinite(narrow).all():
+            # Numbers that pgvector cannot compare: all are compared here.
             return [key for (key,) in sql.execute(of_dimension, bindings)]
+        vector = bound_vector(narrow.tobytes())
         held = sql.execute(f"{of_dimension} AND e.embedding IS NULL", bindings)
         found = [key for (key,) in held]
         graph = f"vector_embeddings_graph_{store.keys[0]:d}_{dimension:d}"
-        if store.metric == "cosine" and len(store.keys) == 1 and _has_graph(sql, graph):
-            wanted = OVERFETCH * limit + MARGIN
-            prepare_graph(sql, wanted)
+        wanted = OVERFETCH * limit + MARGIN
+        alone = store.metric == "cosine" and len(store.keys) == 1
+        if alone and _prepare_graph(sql, graph, wanted):
             near = sql.execute(
                 "SELECT e.vector FROM vector_embeddings e WHERE "
                 f"e.store = {store.keys[0]:d} AND e.dimension = {dimension:d} AND EXISTS "
@@ -285,12 +270,3 @@ class PostgresVectorStore(VectorStore):
             (*bindings, vector, limit + MARGIN),
         )
         return [*found, *(key for (key,) in rows)]
-
-
-def _held(query: Floats) -> str | None:
-    """An embedding as pgvector reads it; None if it cannot hold its numbers or so many."""
-    with np.errstate(over="ignore", under="ignore"):
-        narrow = query.astype(np.float32)
-    if len(query) > MOST_NUMBERS or not np.isfinite(narrow).all():
-        return None
-    return bound_vector(narrow.tobytes())

@@ -66,8 +66,6 @@ class SqlRows(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
-    def __next__(self) -> Any: ...
-
     def fetchone(self) -> Any:
         """The next row; None after the last."""
 

@@ -25,7 +25,7 @@ from mcpvectordb.filters.dialect import FUNCTIONS
 from mcpvectordb.storage import deadline, fts5, log, schema, vec0
 from mcpvectordb.storage.deadline import CancelCheck
 from mcpvectordb.storage.dialect import SQLITE, FileConnection, Sql, SqlDialect
-from mcpvectordb.storage.sqlite_errors import HELP, ours, refused
+from mcpvectordb.storage.sqlite_errors import HELP, ours
 
 PAGE_SIZE = 8192  # rows of 384 floats waste a quarter of a 4096-byte page
 MEMORY = ":memory:"
@@ -39,10 +39,17 @@ _COUNTS = {"page_count": 28, "freelist_count": 36, "schema_version": 40}
 _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 # Steps of SQLite's virtual machine between two checks of the deadline: about a millisecond.
 _STEPS = 10_000
-# 64 MB of pages per connection instead of a memory map (mmap_size): a mapped file that another
-# program truncates kills the process with SIGBUS, and cell_size_check verifies a mapped page at
-# every access, which makes FTS5 five times slower.
-_CACHED = "PRAGMA cache_size = -65536"
+_PRAGMAS = (
+    "foreign_keys = ON",
+    "synchronous = FULL",
+    "cell_size_check = ON",
+    "temp_store = MEMORY",
+    "secure_delete = ON",  # zeroes what was deleted, for 3 to 7 % more writing
+    # 64 MB of pages per connection instead of a memory map (mmap_size): a mapped file that another
+    # program truncates kills the process with SIGBUS, and cell_size_check verifies a mapped page at
+    # every access, which makes FTS5 five times slower.
+    "cache_size = -65536",
+)
 
 
 def uri(path: Path) -> str:
@@ -79,7 +86,7 @@ class File:
         self._read_timeout = read_timeout
         self._local = threading.local()
         self._open: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
-        self._closed = False
+        self.closed = False
         self._raws = contextlib.ExitStack()
         self._raw: apsw.VFSFile | None = None  # the bytes of the file, to tie its log to it
         self._identity: tuple[int, int] | None = None
@@ -102,7 +109,7 @@ class File:
                 self._prepare(self._keeper)
                 if self._log_bytes():
                     self._empty_log_when_idle()
-            elif _version(self._keeper) < schema.VERSION:
+            elif _mark(self._keeper).version < schema.VERSION:
                 raise errors.ReadOnly(
                     f"{self.path} has an old format: open it once where it can be written, then "
                     f"copy it back"
@@ -171,18 +178,13 @@ class File:
         with self.reading() as sql:
             return int(sql.execute("PRAGMA data_version").get)
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
     def close(self) -> None:
         """Write the log into the file, unless others read it, and close every connection."""
-        if self._closed:
+        if self.closed:
             return
         self._notice_fork()
         with self._idle:
-            self._closed = True
+            self.closed = True
             self._idle.notify_all()
             self._idle.wait_for(lambda: not self._emptier)
         if self._raw is not None:
@@ -211,7 +213,7 @@ class File:
                     )
                 ) as writer,
             ):
-                _version(writer)
+                _mark(writer)
 
     def check_log_is_empty(self) -> None:
         """Raise Busy if the log beside the file still has pages, because others read them."""
@@ -291,7 +293,13 @@ class File:
             yield connection, True
             return
         try:
-            self._begin(connection, begin)
+            self._wait_for(connection, begin)
+            # SQLite increments schema_version with every change of the schema; together with
+            # user_version it shows whether what was verified still holds. Both are read inside the
+            # transaction, so nothing can change between this check and the first use.
+            if (marks := _marks(connection)) != self._local.marks:
+                self._verify(connection)
+                self._local.marks = marks
             self._local.transaction = object()
             yield connection, False
         finally:
@@ -308,18 +316,6 @@ class File:
         """A connection without a transaction, for VACUUM and the like."""
         with self._translated():
             yield self._connection()
-
-    def _begin(self, connection: apsw.Connection, statement: str) -> None:
-        """Start a transaction, and verify the schema again if others have changed it meanwhile.
-
-        SQLite increments schema_version with every change of the schema; together with user_version
-        it shows whether what was verified still holds. Both are read inside the transaction, so
-        nothing can change between this check and the first use.
-        """
-        self._wait_for(connection, statement)
-        if (marks := _marks(connection)) != self._local.marks:
-            self._verify(connection)
-            self._local.marks = marks
 
     def _wait_for(self, connection: apsw.Connection, statement: str) -> None:
         """Execute a statement that needs a lock, repeatedly until the timeout.
@@ -344,7 +340,7 @@ class File:
                 connection.set_busy_timeout(self._busy_ms)
 
     def _connection(self) -> FileConnection:
-        if self._closed:
+        if self.closed:
             raise errors.Closed(
                 f"{self.path} was closed; open it again with Database({str(self.path)!r})"
             )
@@ -401,23 +397,26 @@ class File:
         self._verify(connection)
         self._local.marks = _marks(connection)
         connection.execute("ROLLBACK")
-        _equip(connection)
-        connection.execute(_CACHED)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+        vec0.load(connection)
+        fts5.register(connection)
+        for name, (function, arguments) in FUNCTIONS.items():
+            connection.create_scalar_function(name, function, arguments, deterministic=True)
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}").fetchall()
         connection.set_progress_handler(_progressed, _STEPS)
         return connection
 
     def _uri(self) -> str:
         if self.memory:
             return self._name
-        return f"{uri(self.path)}{'?immutable=1' if self.read_only and self._immutable() else ''}"
+        # In a read-only folder, without a log beside the file, no process can be writing.
+        unchanging = self.read_only and not os.access(self.path.parent, os.W_OK)
+        return f"{uri(self.path)}{'?immutable=1' if unchanging and not self._log_bytes() else ''}"
 
     def _flags(self) -> int:
         mode = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         return mode | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if self.memory else 0)
-
-    def _immutable(self) -> bool:
-        """Whether no process can be writing: a read-only folder and no log beside the file."""
-        return not os.access(self.path.parent, os.W_OK) and not self._log_bytes()
 
     def _writable(self) -> bool:
         """Whether the file can be written; a missing one is created, readable by its owner only."""
@@ -551,7 +550,7 @@ class File:
         self._notice_fork()
         with self._idle:
             self._written = time.monotonic()
-            if not self._emptier and not self._closed:
+            if not self._emptier and not self.closed:
                 self._emptier = True
                 threading.Thread(
                     target=self._wait_and_empty_log, name="mcpvectordb-log", daemon=True
@@ -565,7 +564,7 @@ class File:
 
     def _wait_and_empty_log(self) -> None:
         with self._idle:
-            while not self._closed:
+            while not self.closed:
                 written = self._written
                 left = written + self._idle_seconds - time.monotonic()
                 if left > 0:
@@ -600,7 +599,7 @@ class File:
             return True
         with contextlib.suppress(apsw.Error):
             connection.set_busy_timeout(0)
-            _version(connection)  # opens the file, if that is still to be done
+            _mark(connection)  # opens the file, if that is still to be done
             if self._identity == self._found() and not log.is_foreign(self._raw, self._log):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -642,10 +641,7 @@ class File:
 
         Call it in a transaction, before anything else is read.
         """
-        application, version = (
-            _pragma(connection, "application_id"),
-            _version(connection),
-        )
+        application, version = _pragma(connection, "application_id"), _mark(connection).version
         rows = frozenset(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
         if not rows and application == 0 and version == 0:
             if self.read_only:
@@ -676,9 +672,9 @@ class File:
             if _pragma(connection, "page_count") == 0:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             self._wait_for(connection, "PRAGMA journal_mode = WAL")
-        if _version(connection) < schema.VERSION:
+        if _mark(connection).version < schema.VERSION:
             with self.writing():  # another process may have been faster
-                for version in range(_version(connection), schema.VERSION):
+                for version in range(_mark(connection).version, schema.VERSION):
                     schema.migrate(connection, version)
                 self._local.marks = _marks(connection)
 
@@ -697,7 +693,10 @@ class File:
             translated = ours(error, self.path)
             if translated is None and (isinstance(error, OSError) or not self._explains()):
                 raise
-            raise (translated or refused(error, self.path)) from error
+            if translated is None:
+                said = f"{type(error).__name__}: {error}"
+                translated = errors.Damaged(f"{self.path} is damaged ({said}): {HELP}")
+            raise translated from error
 
     def _explains(self) -> bool:
         """Whether the file itself is the reason for an error that no sound file can cause."""
@@ -758,22 +757,6 @@ def _is_void(head: bytes) -> bool:
     )
 
 
-def _equip(connection: apsw.Connection) -> None:
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
-    vec0.load(connection)
-    fts5.register(connection)
-    for name, (function, arguments) in FUNCTIONS.items():
-        connection.create_scalar_function(name, function, arguments, deterministic=True)
-    for pragma in (
-        "foreign_keys = ON",
-        "synchronous = FULL",
-        "cell_size_check = ON",
-        "temp_store = MEMORY",
-        "secure_delete = ON",  # zeroes what was deleted, for 3 to 7 % more writing
-    ):
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-
-
 def _progressed() -> bool:
     """SQLite's progress handler: an exception stops the statement; True would, too."""
     deadline.check()
@@ -782,13 +765,7 @@ def _progressed() -> bool:
 
 def _marks(connection: apsw.Connection) -> tuple[int, int]:
     """Two counters, one of which differs after any change of the schema or the format."""
-    version = _pragma(connection, "user_version") & log.VERSION_MASK
-    return _pragma(connection, "schema_version"), version
-
-
-def _version(connection: apsw.Connection) -> int:
-    """The version of the format."""
-    return _mark(connection).version
+    return _pragma(connection, "schema_version"), _mark(connection).version
 
 
 def _mark(connection: apsw.Connection) -> log.Mark:

@@ -7,6 +7,7 @@ The tables are contentless: the text itself is not in them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -24,9 +25,8 @@ TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
 
 _AVERAGES = 1  # the row of T_data with the number of rows and of each column's tokens
 _TOMBSTONES = 1 << 53  # rows of T_data from here on are pages of deleted ids
-_TOMBSTONE_HEAD = (
-    8  # bytes of such a page before its ids: byte 0 is an id's size, 4 to 7 their number
-)
+# Bytes of such a page before its ids: byte 0 is an id's size, 4 to 7 their number.
+_TOMBSTONE_HEAD = 8
 
 Counts = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
 """Row ids and, for each, how often a term occurs in that row."""
@@ -49,11 +49,6 @@ def totals(sql: Sql, table: str) -> tuple[int, int]:
     block = sql.execute(f"SELECT block FROM {table}_data WHERE id = {_AVERAGES}").get or b""
     rows, *tokens = varints(block) or [0]
     return rows, sum(tokens)
-
-
-def last_id(sql: Sql, table: str) -> int:
-    """The highest row id of a table; 0 when it is empty."""
-    return int(sql.execute(f"SELECT max(id) FROM {table}_docsize").get or 0)
 
 
 def ids(sql: Sql, table: str) -> NDArray[np.int64]:
@@ -213,24 +208,18 @@ def clear(sql: Sql, table: str) -> None:
 
 def same_content(sql: Sql, table: str, fill: Callable[[Sql], None]) -> bool:
     """Whether a table has the vocabulary and the row lengths of one that `fill` makes in memory."""
-    scratch = FileConnection(":memory:")
-    scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
-    fill(scratch)
-    same = all(part(sql, table) == part(scratch, table) for part in (_row_lengths, _vocabulary))
-    scratch.close()
-    return same
 
+    def content(of: Sql) -> list[list[Any]]:
+        vocabulary = _vocabulary_table(of, table, "col")
+        return [
+            of.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id").fetchall(),
+            of.execute(f"SELECT term, col, doc, cnt FROM {vocabulary}").fetchall(),
+        ]
 
-def _row_lengths(sql: Sql, table: str) -> list[tuple[object, ...]]:
-    return list(sql.execute(f"SELECT id, sz FROM {table}_docsize ORDER BY id"))
-
-
-def _vocabulary(sql: Sql, table: str) -> list[tuple[object, ...]]:
-    sql.execute(f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', '{table}', 'col')")
-    try:
-        return list(sql.execute("SELECT term, col, doc, cnt FROM temp.vocabulary"))
-    finally:
-        sql.execute("DROP TABLE temp.vocabulary")
+    with contextlib.closing(FileConnection(":memory:")) as scratch:
+        scratch.execute(sql.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get)
+        fill(scratch)
+        return content(sql) == content(scratch)
 
 
 def varints(data: Any) -> list[int]:

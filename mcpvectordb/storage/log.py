@@ -24,7 +24,6 @@ import apsw
 HEADER_BYTES = 100
 MARK_PLACE = 60  # of user_version in the header of page 1
 _BITS = 8  # of user_version for the version of the format; the others are the tie
-VERSION_MASK = (1 << _BITS) - 1
 _MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _LOG_HEADER, _FRAME_HEADER = 32, 24
 MOST_ASIDE = 50  # logs that are looked for; folders may have very many files
@@ -39,7 +38,7 @@ class Mark(NamedTuple):
     @classmethod
     def of(cls, user_version: int) -> Mark:
         """The mark that is stored as this number."""
-        return cls(user_version & VERSION_MASK, (user_version & 0xFFFFFFFF) >> _BITS)
+        return cls(user_version & (1 << _BITS) - 1, (user_version & 0xFFFFFFFF) >> _BITS)
 
     @classmethod
     def in_header(cls, header: bytes) -> Mark:

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from mcpvectordb import errors
 from mcpvectordb.storage.file import File
@@ -23,19 +22,15 @@ _SUFFIXES = ("", "-journal", "-wal", "-shm")
 _STALE_SECONDS = 3600  # a file that is being made is written to all the time
 
 
-class NewFile(NamedTuple):
-    """The place of a file that is being made, and the `part` that is written until it is done."""
-
-    path: Path
-    part: Path
-
-
 @contextlib.contextmanager
-def new_file(database: File, target: Path, *, overwrite: bool = False) -> Iterator[NewFile]:
+def new_file(
+    database: File, target: Path, *, overwrite: bool = False
+) -> Iterator[tuple[Path, Path]]:
     """An empty file for the block to write, for its owner only; put in place when the block ends.
 
-    Whoever writes to it calls `flush_to_disk` at the end. If the block raises, it is removed.
-    `database` is a file that is never replaced.
+    The block gets its place, and the path at which it is written until then. Whoever writes to it
+    calls `flush_to_disk` at the end. If the block raises, it is removed. `database` is a file that
+    is never replaced.
     """
     target = target.expanduser().absolute()
     if overwrite:
@@ -49,7 +44,7 @@ def new_file(database: File, target: Path, *, overwrite: bool = False) -> Iterat
     part = part_of(target)
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        yield NewFile(target, part)
+        yield target, part
         if overwrite:
             _check_replaceable(database, target)
             part.replace(target)
@@ -110,29 +105,16 @@ def part_of(target: Path) -> Path:
 def remove_stale_parts(target: Path) -> None:
     """Remove what was left behind beside `target` by processes that were killed."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part(-journal|-wal|-shm)?")
-    for path in _listed(target.parent):
-        if pattern.fullmatch(path.name):
-            with contextlib.suppress(OSError):  # another process may have been faster
-                if time.time() - _last_written(path) > _STALE_SECONDS:
-                    shutil.rmtree(path) if _is_folder(path) else path.unlink()
-
-
-def _listed(folder: Path) -> list[Path]:
-    """What is in a folder; nothing if that may not be read."""
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _last_written(path: Path) -> float:
-    """When a file, or the newest file in a folder, was written last."""
-    inside: Iterable[Path] = path.rglob("*") if _is_folder(path) else ()
-    return max(each.lstat().st_mtime for each in (path, *inside))
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+    left: list[Path] = []
+    with contextlib.suppress(OSError):  # a folder that may not be read
+        left = [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
+    for path in left:
+        with contextlib.suppress(OSError):  # another process may have been faster
+            is_folder = path.is_dir() and not path.is_symlink()
+            inside: Iterable[Path] = path.rglob("*") if is_folder else ()
+            written = max(each.lstat().st_mtime for each in (path, *inside))
+            if time.time() - written > _STALE_SECONDS:
+                shutil.rmtree(path) if is_folder else path.unlink()
 
 
 def _put_in_place(part: Path, target: Path) -> None:
@@ -144,17 +126,13 @@ def _put_in_place(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:  # FAT and some network disks have no hard links
-        _rename_to_new(part, target)
-
-
-def _rename_to_new(part: Path, target: Path) -> None:
-    """Reserve the name by an empty file of our own, and replace only that one."""
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        part.replace(target)
-    except OSError:
-        target.unlink(missing_ok=True)
-        raise
+        # Reserve the name by an empty file of our own, and replace only that one.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            part.replace(target)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -15,65 +14,43 @@ HELP = (
     "copy"
 )
 
-_TRANSLATIONS: tuple[tuple[tuple[type[apsw.Error], ...], Callable[[str], Exception], str], ...] = (
-    (
-        (apsw.BusyError, apsw.LockedError, apsw.ProtocolError),
-        errors.Busy,
-        "{path} stayed locked by other processes for too long; try again when they are done",
-    ),
-    (
-        (apsw.ReadOnlyError,),
-        errors.ReadOnly,
-        "{path} cannot be written: it, its folder or its disk is read-only",
-    ),
-    (
-        (apsw.FullError,),
-        errors.Unwritable,
-        "the disk is full; nothing was lost: free some space and try again ({path})",
-    ),
-    (
-        (apsw.IOError, apsw.CantOpenError, apsw.PermissionsError),
-        errors.Unwritable,
-        "{path} cannot be read or written: {error}",
-    ),
-    (
-        (apsw.NotADBError,),
-        errors.NotOurFile,
-        "{path} is not a SQLite database, or it is encrypted; it was left as it is",
-    ),
-    (
-        (apsw.CorruptError, apsw.FormatError),
-        errors.Damaged,
-        f"{{path}} is damaged ({{error}}): {HELP}",
-    ),
-    ((apsw.ConnectionClosedError,), errors.Closed, "{path} was closed"),
-    ((apsw.TooBigError,), errors.TooLarge, "a single value is too large for the database file"),
-)
-
 
 def ours(error: Exception, path: Path) -> Exception | None:
     """The error to raise for one about the file; None if the file need not be its cause."""
-    for kinds, make, text in _TRANSLATIONS:
-        if isinstance(error, kinds):
-            return make(text.format(path=path, error=error))
-    if isinstance(error, OSError) and Path(str(error.filename)) == path:
-        return unwritable(error, path)
-    if isinstance(error, (UnicodeDecodeError, json.JSONDecodeError, RecursionError)):
-        return errors.Damaged(
-            f"{path} is damaged (a stored text is not what was written: {error}): {HELP}"
-        )
+    match error:
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return errors.Busy(
+                f"{path} stayed locked by other processes for too long; try again when they are "
+                "done"
+            )
+        case apsw.ReadOnlyError():
+            return errors.ReadOnly(
+                f"{path} cannot be written: it, its folder or its disk is read-only"
+            )
+        case apsw.FullError():
+            return errors.Unwritable(
+                f"the disk is full; nothing was lost: free some space and try again ({path})"
+            )
+        case apsw.IOError() | apsw.CantOpenError() | apsw.PermissionsError():
+            return errors.Unwritable(f"{path} cannot be read or written: {error}")
+        case apsw.NotADBError():
+            return errors.NotOurFile(
+                f"{path} is not a SQLite database, or it is encrypted; it was left as it is"
+            )
+        case apsw.CorruptError() | apsw.FormatError():
+            return errors.Damaged(f"{path} is damaged ({error}): {HELP}")
+        case apsw.ConnectionClosedError():
+            return errors.Closed(f"{path} was closed")
+        case apsw.TooBigError():
+            return errors.TooLarge("a single value is too large for the database file")
+        case OSError() if Path(str(error.filename)) == path:
+            if isinstance(error, FileNotFoundError):
+                return errors.Unwritable(f"the folder {path.parent} does not exist: make it first")
+            if isinstance(error, PermissionError):
+                return errors.Unwritable(f"no permission to use {path}")
+            return errors.Unwritable(f"{path} cannot be read or written: {error.strerror}")
+        case UnicodeDecodeError() | json.JSONDecodeError() | RecursionError():
+            return errors.Damaged(
+                f"{path} is damaged (a stored text is not what was written: {error}): {HELP}"
+            )
     return None
-
-
-def refused(error: Exception, path: Path) -> errors.Damaged:
-    """The error to raise when a damaged file failed at what every sound one can do."""
-    return errors.Damaged(f"{path} is damaged ({type(error).__name__}: {error}): {HELP}")
-
-
-def unwritable(error: OSError, path: Path) -> errors.Unwritable:
-    """The error to raise when the system denies access to the file."""
-    if isinstance(error, FileNotFoundError):
-        return errors.Unwritable(f"the folder {path.parent} does not exist: make it first")
-    if isinstance(error, PermissionError):
-        return errors.Unwritable(f"no permission to use {path}")
-    return errors.Unwritable(f"{path} cannot be read or written: {error.strerror}")

@@ -83,15 +83,14 @@ def export(
             path = path.absolute()
             _write_folder(snapshot, path)
         else:
-            with new_file(file, path, overwrite=overwrite) as new:
+            with new_file(file, path, overwrite=overwrite) as (path, part):
                 if chosen == "parquet":
-                    write_parquet(snapshot, new.part)
+                    write_parquet(snapshot, part)
                 else:
                     opener = gzip.open if packed else open
-                    with opener(new.part, "wt", encoding="utf-8", newline="") as text:
+                    with opener(part, "wt", encoding="utf-8", newline="") as text:
                         (write_jsonl if chosen == "jsonl" else write_csv)(snapshot, text)
-                flush_to_disk(new.part)
-            path = new.path
+                flush_to_disk(part)
     left_out: tuple[str, ...] = ()
     if chosen == "markdown" and snapshot.counts["vectors"]:
         left_out = (f"{snapshot.counts['vectors']:,} vectors, which have no text",)

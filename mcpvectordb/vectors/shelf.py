@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
@@ -105,7 +105,15 @@ class Vectors:
         names = _checked_ids(ids)
         groups = arrays.many(embeddings)
         _same_length("embeddings", sum(len(group.positions) for group in groups), len(names))
-        encoded = _encoded_all(metadata, len(names))
+        encoded = ["{}"] * len(names)
+        if metadata is not None:
+            if isinstance(metadata, str | bytes | Mapping) or not isinstance(metadata, Sequence):
+                raise InvalidInput(
+                    "metadata must be a list with an object for each id, not a "
+                    f"{type(metadata).__name__}"
+                )
+            _same_length("metadata", len(metadata), len(names))
+            encoded = [encode(each, f"metadata[{place}]") for place, each in enumerate(metadata)]
         updated = self._put(names, encoded, groups, store, namespace, metric) if names else 0
         return AddedMany(added=len(names) - updated, updated=updated)
 
@@ -230,9 +238,7 @@ class Vectors:
         It names a store, namespace or metadata key that does not exist, with similar ones. `search`
         puts it into the `note` of empty results.
         """
-        return self._why_empty(store, self._chosen(store, namespace, where))
-
-    def _why_empty(self, store: str | None, chosen: ItemFilter) -> str:
+        conditions = self._chosen(store, namespace, where).conditions
         with self._file.reading() as sql:
             found = None if store is None else self._tables.named(sql, store)
             if store is not None and found is None:
@@ -247,7 +253,7 @@ class Vectors:
                 metadata=f"v.{self._file.dialect.metadata}",
                 names={"namespace": f"SELECT DISTINCT v.namespace FROM {rows}"},
             )
-            return why_empty(sql, items, chosen.conditions)
+            return why_empty(sql, items, conditions)
 
     def stores(self) -> list[Store]:
         """All stores, by name; an emptied one keeps its name and metric."""
@@ -283,10 +289,8 @@ class Vectors:
         _check_place(store, namespace)
         wanted = {storable(id, "id") for id in ([ids] if isinstance(ids, str) else ids)}
         with self._file.writing() as sql:
-            found = self._tables.named(sql, store)
-            if found is None:
-                return 0
-            return sum(self._tables.delete(sql, found, namespace, id) for id in wanted)
+            items = (Item(SHELF, store, id, namespace) for id in wanted)
+            return sum(self._tables.delete(sql, item) for item in items)
 
     def search(
         self,
@@ -365,9 +369,19 @@ class Vectors:
                     for group in groups:
                         found |= self._ranked(sql, row, group, chosen, limit)
                 keys = {key for rows in found.values() for key, _, _ in rows}
-                vectors = self._by_keys(sql, keys)
+                wanted = json.dumps(list(keys))
+                vectors = dict(
+                    self._rows(sql, "v.key IN (SELECT value FROM json_each(?))", (wanted,))
+                )
             explained = log.explained(len(vectors)) if explain else None
-        note = "" if vectors else self._why_empty(store, chosen)
+        if missing := keys - vectors.keys():
+            raise Damaged(
+                f"the index names vector {min(missing)}, which is not there: run `mcpvectordb "
+                f"check`, then `salvage`"
+            )
+        note = ""
+        if not vectors:
+            note = self.why_empty(store=store, namespace=namespace, where=where)
         return [
             Results(
                 hits=tuple(
@@ -407,16 +421,6 @@ class Vectors:
         """(key, vector) of the rows that SQL after WHERE chooses."""
         rows = sql.execute(f"{_select(self._file.dialect)} WHERE {chosen}", bindings)
         return [(row[0], _vector(row)) for row in rows]
-
-    def _by_keys(self, sql: Sql, keys: Collection[int]) -> dict[int, Vector]:
-        wanted = json.dumps(list(keys))
-        found = dict(self._rows(sql, "v.key IN (SELECT value FROM json_each(?))", (wanted,)))
-        if missing := set(keys) - found.keys():
-            raise Damaged(
-                f"the index names vector {min(missing)}, which is not there: run `mcpvectordb "
-                f"check`, then `salvage`"
-            )
-        return found
 
     def _chosen(self, store: str | None, namespace: str | None, where: Where | None) -> ItemFilter:
         """The vectors of a store (or of all) and of a namespace that fulfil all conditions."""
@@ -473,17 +477,6 @@ def _checked_ids(ids: Iterable[str]) -> list[str]:
             f"ids[{twice}] and ids[{last[names[twice]]}] are the same: {quoted(names[twice])}"
         )
     return names
-
-
-def _encoded_all(given: Sequence[Mapping[str, Any] | None] | None, count: int) -> list[str]:
-    if given is None:
-        return ["{}"] * count
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
-        raise InvalidInput(
-            f"metadata must be a list with an object for each id, not a {type(given).__name__}"
-        )
-    _same_length("metadata", len(given), count)
-    return [encode(each, f"metadata[{position}]") for position, each in enumerate(given)]
 
 
 def _same_length(name: str, length: int, ids: int) -> None:

@@ -175,9 +175,7 @@ class VectorStore(VersionedShelf):
     def remove(self, item: Item) -> None:
         """Delete a vector, if it is there."""
         with self._file.writing() as sql:
-            row = self.named(sql, item.place)
-            if row is not None:
-                self.delete(sql, row, item.twin, item.name)
+            self.delete(sql, item)
 
     def put(
         self,
@@ -241,19 +239,19 @@ class VectorStore(VersionedShelf):
         )
         return StoreRow(sql.last_insert_rowid(), metric)
 
-    def delete(self, sql: Sql, store: StoreRow, namespace: str, id: str) -> bool:
+    def delete(self, sql: Sql, item: Item) -> bool:
         """Delete a vector, which the history keeps; returns whether it existed."""
-        known = _known(sql, store.key, namespace, [id])
-        if id not in known:
+        rows = "SELECT v.key, v.part FROM vectors v JOIN stores s ON s.key = v.store"
+        row = sql.execute(f"{rows} WHERE {self.identity}", item._asdict()).fetchone()
+        if row is None:
             return False
-        key = known[id][0]
-        found = self.by_key(sql, key)
+        found = self.by_key(sql, row[0])
         if found is not None:
             self._history.keep(sql, found, self.body(sql, found))
-        self._remove_codes(sql, [known[id]], self._index.coded(sql))
-        sql.execute("DELETE FROM vectors WHERE key = ?", (key,))
+        self._remove_codes(sql, [row], self._index.coded(sql))
+        sql.execute("DELETE FROM vectors WHERE key = ?", (row[0],))
         if found is not None:
-            self._history.bury(sql, found.item)
+            self._history.bury(sql, item)
         return True
 
     def nearest(
@@ -280,10 +278,6 @@ class VectorStore(VersionedShelf):
 
     # Maintenance.
 
-    def optimize(self, sql: Sql) -> None:
-        """Free what deleted rows still occupy inside the vec0 tables."""
-        self.rebuild(sql)
-
     def rebuild(self, sql: Sql) -> None:
         """Create the vec0 tables again, for the parts that need one."""
         for coded in self._index.coded(sql):
@@ -291,6 +285,8 @@ class VectorStore(VersionedShelf):
         for store, dimension in _parts(sql):
             if self._pays(sql, store, dimension):
                 self._index.fill(sql, part(store.key, dimension), dimension)
+
+    optimize = rebuild  # which frees what deleted rows still occupy inside the vec0 tables
 
     def problems(self, sql: Sql) -> Iterator[str]:
         """The problems of the vectors and their codes, one sentence each."""
@@ -383,7 +379,11 @@ def _claim(
     )
     if sql.total_changes() - before == len(ids):  # the usual case, without a look-up for each id
         return keys, {}
-    found = _known(sql, store, namespace, ids)
+    rows = sql.executemany(
+        "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
+        ((store, namespace, id) for id in ids),
+    )
+    found = {id: (key, own) for id, key, own in rows}
     known = {
         position: found[id]
         for position, id in enumerate(ids)
@@ -392,12 +392,3 @@ def _claim(
     for position, (key, _) in known.items():
         keys[position] = key
     return keys, known
-
-
-def _known(sql: Sql, store: int, namespace: str, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """(key, part) of those ids that exist."""
-    rows = sql.executemany(
-        "SELECT id, key, part FROM vectors WHERE store = ? AND namespace = ? AND id = ?",
-        ((store, namespace, id) for id in ids),
-    )
-    return {id: (key, own) for id, key, own in rows}

@@ -20,11 +20,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mcpvectordb import Busy, Closed, InvalidInput, NotOurFile, ReadOnly, ReadTimeout, Unreachable
 from mcpvectordb.postgres.connection import (
-    FetchedRows,
     Server,
     Session,
     bound_vector,
     from_text,
+    masked,
     numbered,
     ours,
     to_json,
@@ -109,7 +109,7 @@ def test_no_part_of_a_password_is_in_the_name_of_a_database_or_in_an_error(
         read = conninfo_to_dict(server._url)
         if password in (read.get("password"), read.get("sslpassword")):
             for text in (
-                server._why_unreachable(f"no {password} and no {quote(password, safe='')}"),
+                masked(f"no {password} and no {quote(password, safe='')}", server._secrets),
                 str(ours(repeated, server.name, server._secrets)).replace(url, ""),
             ):
                 assert password not in text, url
@@ -282,11 +282,13 @@ def test_bindings_are_numbered_outside_of_quotes(statement: str, expected: bytes
     assert numbered(statement) == expected
 
 
-def test_rows_are_fetched_as_from_sqlite() -> None:
-    rows = FetchedRows([(1, 2), (3, 4)])
-    assert rows.fetchone() == (1, 2) and rows.fetchall() == [(3, 4)] and rows.fetchone() is None
-    assert FetchedRows([(7,)]).get == 7 and FetchedRows([(1, 2)]).get == (1, 2)
-    assert FetchedRows([]).get is None
+def test_rows_are_fetched_as_from_sqlite(server: Server) -> None:
+    with server.reading() as connection:
+        session = Session(connection)
+        rows = session.execute("SELECT * FROM (VALUES (1, 2), (3, 4)) AS v")
+        assert rows.fetchone() == (1, 2) and rows.fetchall() == [(3, 4)] and rows.fetchone() is None
+        assert session.execute("SELECT 7").get == 7 and session.execute("SELECT 1, 2").get == (1, 2)
+        assert session.execute("SELECT 7 WHERE FALSE").get is None
 
 
 def test_a_question_that_nobody_waits_for_any_more_is_not_asked(server: Server) -> None:

@@ -109,13 +109,13 @@ def test_a_question_is_answered_in_one_snapshot(
             "both": partial(db.search, "kettle"),
         }
         begun: list[str] = []
-        begin = File._begin
+        begin = File._wait_for
 
         def counted(file: File, connection: Any, statement: str) -> None:
             begun.append(statement)
             begin(file, connection, statement)
 
-        monkeypatch.setattr(File, "_begin", counted)
+        monkeypatch.setattr(File, "_wait_for", counted)
         for name, ask in questions.items():
             begun.clear()
             assert ask().hits and begun == ["BEGIN"], name
