@@ -28,7 +28,7 @@ from typing import NamedTuple
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import sandbox
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
 
@@ -93,7 +93,7 @@ class Tesseract(NamedTuple):
         except OSError as error:
             raise ParseFailed(f"OCR does not start: {error.strerror}") from None
         if done.returncode:
-            reason = markdown_writer.line(done.stderr.decode(errors="replace"))[:200]
+            reason = markdown.line(done.stderr.decode(errors="replace"))[:200]
             raise ParseFailed(f"OCR failed: {reason}")
         return _paragraphs(done.stdout.decode(errors="replace"))
 
@@ -111,9 +111,9 @@ class Tesseract(NamedTuple):
 
 def _paragraphs(text: str) -> str:
     """The paragraphs of a page, each on one line with hyphenated words joined."""
-    parts = re.split(r"\n\s*\n", markdown_writer.clean(text.replace("\f", "\n\n")))
+    parts = re.split(r"\n\s*\n", markdown.clean(text.replace("\f", "\n\n")))
     joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part.strip()) for part in parts)
-    return markdown_writer.blocks(map(markdown_writer.prose, map(markdown_writer.line, joined)))
+    return markdown.blocks(map(markdown.prose, map(markdown.line, joined)))
 
 
 class PageReader(NamedTuple):
@@ -224,7 +224,7 @@ def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
 def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str]) -> Parsed:
     """The document with these texts on pages that had none, and a note on those that failed."""
     bounds = [*parsed.pages, len(parsed.text)]
-    text, pages = markdown_writer.join_pages(
+    text, pages = markdown.join_pages(
         texts.get(number, parsed.text[start:end].strip("\n"))
         for number, (start, end) in enumerate(pairwise(bounds), 1)
     )

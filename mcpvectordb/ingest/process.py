@@ -238,7 +238,7 @@ class _Printed:
 
     def quoted(self) -> str:
         """What a process that has ended printed last, for the end of a message; "" for nothing."""
-        from mcpvectordb.ingest.formats.markdown_writer import line
+        from mcpvectordb.ingest.formats.markdown import line
 
         self.wait()
         last = line(self._last.decode(errors="replace"))

@@ -15,7 +15,7 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Source
 
 MOST_UNPACKED = 256_000_000
@@ -31,7 +31,7 @@ class Archive:
             self._zip = zipfile.ZipFile(BytesIO(source.raw))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
             why = "it is truncated or not a ZIP archive, which its type requires"
-            raise markdown_writer.damaged(source.name, why) from None
+            raise markdown.damaged(source.name, why) from None
         members = self._zip.infolist()
         if (
             len(members) > MOST_MEMBERS
@@ -41,7 +41,7 @@ class Archive:
                 f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB"
             )
         if any(member.flag_bits & 1 for member in members):
-            raise markdown_writer.encrypted(source.name)
+            raise markdown.encrypted(source.name)
         self.members = frozenset(member.filename for member in members)
 
     def read(self, member: str) -> bytes:
@@ -52,7 +52,7 @@ class Archive:
             return self._zip.read(member)
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
             why = f"{member} cannot be unpacked ({error})"
-            raise markdown_writer.damaged(self.name, why) from None
+            raise markdown.damaged(self.name, why) from None
 
     def xml(self, member: str) -> Any:
         """Return a member's root element, an empty one without it; entities are not resolved."""
@@ -63,7 +63,7 @@ class Archive:
         try:
             return etree.fromstring(raw, parser) if raw.strip() else etree.Element("missing")
         except etree.XMLSyntaxError as error:
-            raise markdown_writer.damaged(self.name, f"{member}: {error.msg}") from None
+            raise markdown.damaged(self.name, f"{member}: {error.msg}") from None
 
 
 # --- Office formats: parts, the relations between them, and document properties
@@ -111,7 +111,7 @@ class OfficeArchive(Archive):
         """Return the name of the part with the document itself."""
         part = dict(self.relations("").values()).get("officeDocument", usual)
         if part not in self.members:
-            raise markdown_writer.damaged(self.name, f"its part {part} is missing")
+            raise markdown.damaged(self.name, f"its part {part} is missing")
         return part
 
     def properties(self) -> dict[str, str]:
@@ -174,10 +174,10 @@ def chart_markdown(root: Any) -> str:
     rows = [["", *names]]
     for at in sorted({at for column in [labels, *columns] for at in column})[:MOST_POINTS]:
         rows.append([labels.get(at, ""), *(column.get(at, "") for column in columns)])
-    return markdown_writer.blocks(
+    return markdown.blocks(
         [
-            markdown_writer.prose(markdown_writer.line(f"Chart: {''.join(words)}")),
-            markdown_writer.table(rows) if len(rows) > 1 else "",
+            markdown.prose(markdown.line(f"Chart: {''.join(words)}")),
+            markdown.table(rows) if len(rows) > 1 else "",
         ]
     )
 

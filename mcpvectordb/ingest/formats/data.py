@@ -17,7 +17,7 @@ from typing import Any
 from xml.parsers import expat
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import decode, text_of
 from mcpvectordb.records import Parsed, Source
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
 
 def parse_csv(source: Source) -> Parsed:
     """Return the rows of a table; the delimiter and the header are detected."""
-    text = markdown_writer.clean(text_of(source))
+    text = markdown.clean(text_of(source))
     try:
         rows = [row for row in _csv_rows(text, delimiter(text)) if any(map(str.strip, row))]
     except csv.Error as error:
@@ -38,7 +38,7 @@ def parse_csv(source: Source) -> Parsed:
     names, records = _column_names(rows)
     written = "\n\n".join(filter(None, (_csv_record(names, row) for row in records)))
     metadata = {"columns": names, "rows": len(records)}
-    return markdown_writer.finish(source, written, metadata, headings=0)
+    return markdown.finish(source, written, metadata, headings=0)
 
 
 def _csv_rows(text: str, character: str) -> Iterator[list[str]]:
@@ -59,8 +59,8 @@ def delimiter(text: str) -> str:
 
 def _column_names(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
     """The column names, taken from the first row if it looks like a header, and the other rows."""
-    width = markdown_writer.checked_width(rows)
-    first = [markdown_writer.line(cell) for cell in rows[0]] if rows else []
+    width = markdown.checked_width(rows)
+    first = [markdown.line(cell) for cell in rows[0]] if rows else []
     named = [name for name in first if name]
     is_header = (
         len(rows) > 1
@@ -75,8 +75,8 @@ def _column_names(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[s
 
 
 def _csv_record(names: Sequence[str], row: Sequence[str]) -> str:
-    cells = ((name, markdown_writer.line(cell)) for name, cell in zip(names, row, strict=False))
-    return markdown_writer.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))
+    cells = ((name, markdown.line(cell)) for name, cell in zip(names, row, strict=False))
+    return markdown.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))
 
 
 # --- JSON and JSON Lines
@@ -88,9 +88,9 @@ def parse_json(source: Source) -> Parsed:
     """Return the values of a JSON document, or of one document per line."""
     value = _loaded(text_of(source).lstrip("\ufeff"), source.name)
     named = value if isinstance(value, dict) else {}
-    text = markdown_writer.blocks(_json_section(value, 1))
+    text = markdown.blocks(_json_section(value, 1))
     title = {"title": named.get("title")}
-    return markdown_writer.finish(source, text, title, title=named.get("name"), headings=0)
+    return markdown.finish(source, text, title, title=named.get("name"), headings=0)
 
 
 def _loaded(text: str, name: str) -> Any:
@@ -124,7 +124,7 @@ def _json_section(value: Any, level: int) -> Iterator[str]:
         nested = {key: each for key, each in value.items() if _is_nested(each)}
         yield _lines({key: each for key, each in value.items() if key not in nested})
         for key, each in nested.items():
-            yield markdown_writer.heading(level, key)
+            yield markdown.heading(level, key)
             yield from _json_section(each, level + 1)
     elif isinstance(value, list) and any(map(_is_nested, value)):
         yield from map(_lines, value)
@@ -153,13 +153,13 @@ def _lines(value: Any) -> str:
             pending += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
         elif text := _plain(each):
             lines.append(f"{path}: {text}" if path else text)
-    return markdown_writer.prose("\n".join(lines))
+    return markdown.prose("\n".join(lines))
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
-    return markdown_writer.clean(value).strip() if isinstance(value, str) else json.dumps(value)
+    return markdown.clean(value).strip() if isinstance(value, str) else json.dumps(value)
 
 
 # --- Jupyter notebooks: Markdown cells unchanged, code cells and their text outputs as code
@@ -179,8 +179,8 @@ def parse_notebook(source: Source) -> Parsed:
         or _dictionary(about.get("kernelspec")).get("language")
         or "python"
     )
-    text = markdown_writer.blocks(block for cell in cells for block in _cell(cell, language))
-    return markdown_writer.finish(source, text, {"language": language}, title=about.get("title"))
+    text = markdown.blocks(block for cell in cells for block in _cell(cell, language))
+    return markdown.finish(source, text, {"language": language}, title=about.get("title"))
 
 
 def _dictionary(value: Any) -> dict[str, Any]:
@@ -201,16 +201,16 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     source = _cell_text(cell.get("source", cell.get("input")))
     if cell.get("cell_type") == "heading":
         level = cell.get("level")
-        yield markdown_writer.heading(level if isinstance(level, int) else 1, source)
+        yield markdown.heading(level if isinstance(level, int) else 1, source)
     elif cell.get("cell_type") != "code":
-        yield markdown_writer.clean(source).strip("\n")
+        yield markdown.clean(source).strip("\n")
     else:
-        yield markdown_writer.fence(source, language)
+        yield markdown.fence(source, language)
         for output in map(_dictionary, _list(cell.get("outputs"))):
             text = _output(output)
             if len(text) > LONGEST_OUTPUT:
                 text = text[:LONGEST_OUTPUT].rstrip() + "\n…"
-            yield markdown_writer.fence(text)
+            yield markdown.fence(text)
 
 
 def _output(output: dict[str, Any]) -> str:
@@ -248,8 +248,8 @@ def parse_xml(source: Source) -> Parsed:
         parser.Parse(source.raw, True)
     except expat.ExpatError as error:
         raise ParseFailed(f"{source.name} is not well-formed XML: {error}") from None
-    text = markdown_writer.blocks(reader.blocks)
-    return markdown_writer.finish(source, text, title=reader.title, headings=0)
+    text = markdown.blocks(reader.blocks)
+    return markdown.finish(source, text, title=reader.title, headings=0)
 
 
 @dataclass(slots=True)
@@ -295,7 +295,7 @@ class _XmlReader:
         plain = [
             f"{_local(key)}: {text}"
             for key, value in attributes.items()
-            if (text := markdown_writer.line(value))
+            if (text := markdown.line(value))
         ]
         self.open.append(_OpenElement(_local(tag), plain))
 
@@ -305,7 +305,7 @@ class _XmlReader:
 
     def end(self, _: str) -> None:
         element = self.open.pop()
-        text = markdown_writer.line("".join(element.words))
+        text = markdown.line("".join(element.words))
         parent = self.open[-1] if self.open else None
         if parent is not None:
             parent.words += [" " if element.blocks else "", text, " " if element.blocks else ""]
@@ -314,10 +314,10 @@ class _XmlReader:
     def _blocks(self, element: _OpenElement, text: str) -> list[str]:
         if element.leaf and text and element.name.lower() in TITLES:
             self.title = self.title or text
-            return [markdown_writer.heading(len(self.open), text)]
+            return [markdown.heading(len(self.open), text)]
         if element.leaf or element.mixed:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
-            shown = markdown_writer.prose(f"{element.name}{about}: {text}")
+            shown = markdown.prose(f"{element.name}{about}: {text}")
             return [shown] if text or about else []
         return _joined_lines([*element.attributes, *element.blocks])
 

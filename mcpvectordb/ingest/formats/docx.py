@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import (
     OfficeArchive,
     chart_markdown,
@@ -50,8 +50,8 @@ def parse(source: Source) -> Parsed:
     reader.read_margins(
         archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
     )
-    text = markdown_writer.with_lists(reader.blocks)
-    return markdown_writer.finish(source, text, archive.properties(), title=reader.title)
+    text = markdown.with_lists(reader.blocks)
+    return markdown.finish(source, text, archive.properties(), title=reader.title)
 
 
 class _DocxStyles:
@@ -162,7 +162,7 @@ class _DocxReader:
     def read_comments(self, root: Any, links: Mapping[str, str]) -> None:
         """Add comments with their authors."""
         for comment in children(root, "comment"):
-            author = markdown_writer.line(value(comment, "author"))
+            author = markdown.line(value(comment, "author"))
             self._read_labelled(f"Comment ({author})" if author else "Comment", comment, links)
 
     def read_margins(self, roots: Iterable[Any]) -> None:
@@ -203,10 +203,10 @@ class _DocxReader:
     def _end_link(self) -> None:
         start, target = self.open_links.pop()
         words = self.words[-1]
-        words[start:] = [markdown_writer.link("".join(words[start:]), target)]
+        words[start:] = [markdown.link("".join(words[start:]), target)]
 
     def _end_paragraph(self, element: Any) -> None:
-        text = markdown_writer.clean("".join(self.words.pop()))
+        text = markdown.clean("".join(self.words.pop()))
         if self.tables:
             self._add_to_cell(text.strip())
         elif self._is_code(element, text):
@@ -229,7 +229,7 @@ class _DocxReader:
 
     def _end_code(self) -> None:
         if self.code:
-            self.blocks.append((markdown_writer.fence("\n".join(self.code)), False))
+            self.blocks.append((markdown.fence("\n".join(self.code)), False))
             self.code.clear()
 
     def _add(self, text: str, properties: Any) -> None:
@@ -241,11 +241,11 @@ class _DocxReader:
         own_level = int(level) + 1 if level.isdigit() and level != "9" else 0
         if depth := own_level or self.styles.level(style):
             self.title = self.title or (text if name == "title" else "")
-            self.blocks.append((markdown_writer.heading(depth, text), False))
+            self.blocks.append((markdown.heading(depth, text), False))
         elif marker := self._marker(properties, style):
             self.blocks.append((marker + text.replace("\n", " "), True))
         else:
-            self.blocks.append((markdown_writer.prose(text), False))
+            self.blocks.append((markdown.prose(text), False))
 
     def _marker(self, properties: Any, style: str) -> str:
         """The bullet or number of a list item, "" for other paragraphs."""
@@ -272,7 +272,7 @@ class _DocxReader:
         if self.tables:  # a nested table
             self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
         else:
-            self.blocks.append((markdown_writer.table(rows), False))
+            self.blocks.append((markdown.table(rows), False))
 
 
 def _inline(name: str, element: Any) -> str:
@@ -280,7 +280,7 @@ def _inline(name: str, element: Any) -> str:
     if name == "t":
         return element.text or ""
     if name == "docPr":
-        return markdown_writer.image(value(element, "descr"))
+        return markdown.image(value(element, "descr"))
     if name in ("footnoteReference", "endnoteReference"):
         return f"[^{value(element, 'id')}]"
     return {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.get(name, "")

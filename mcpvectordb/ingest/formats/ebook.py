@@ -7,7 +7,7 @@ from typing import Any
 from xml.parsers import expat
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import Archive
 from mcpvectordb.ingest.formats.pdf import (
     markdown_pages,
@@ -39,9 +39,9 @@ def parse(source: Source) -> Parsed:
         )
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
-        raise markdown_writer.damaged(source.name, error) from None
+        raise markdown.damaged(source.name, error) from None
     metadata = {key: document.metadata.get(key) for key in ("title", "author")}
-    return markdown_writer.finish(source, texts[0] if len(texts) == 1 else texts, metadata)
+    return markdown.finish(source, texts[0] if len(texts) == 1 else texts, metadata)
 
 
 def _kind(source: Source) -> str:
@@ -65,7 +65,7 @@ def _check_xml(source: Source) -> None:
     try:
         expat.ParserCreate().Parse(source.raw, True)
     except expat.ExpatError as error:
-        raise markdown_writer.damaged(source.name, error) from None
+        raise markdown.damaged(source.name, error) from None
 
 
 def _chapters(document: Any) -> Iterator[list[TextBlock]]:

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from mcpvectordb.errors import IngestError, ParseFailed
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.formats import html, markdown_writer
+from mcpvectordb.ingest.formats import html, markdown
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 5
@@ -37,11 +37,9 @@ def parse(source: Source) -> Parsed:
         )
     note = reader.note()
     if len(messages) > 1:
-        return markdown_writer.finish(
-            source, pages, {"messages": len(pages)}, headings=0, note=note
-        )
+        return markdown.finish(source, pages, {"messages": len(pages)}, headings=0, note=note)
     subject, metadata = _header(messages[0], "Subject"), _metadata(messages[0])
-    return markdown_writer.finish(source, pages[0], metadata, title=subject, headings=0, note=note)
+    return markdown.finish(source, pages[0], metadata, title=subject, headings=0, note=note)
 
 
 def _read(raw: bytes) -> Iterator[EmailMessage]:
@@ -86,9 +84,9 @@ class _MailReader:
         """A message as Markdown."""
         about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
         attached = _attachments(message)
-        return markdown_writer.blocks(
+        return markdown.blocks(
             [
-                markdown_writer.heading(1, _header(message, "Subject")),
+                markdown.heading(1, _header(message, "Subject")),
                 "\n".join(about),
                 _body(message, self.name),
                 f"Attachments: {', '.join(attached)}" if attached else "",
@@ -98,7 +96,7 @@ class _MailReader:
 
     def _attachment(self, part: EmailMessage, depth: int) -> str:
         """The text of an attachment, read like a file of its own; "" if it has none."""
-        name = markdown_writer.line(str(part.get_filename() or part.get_content_type()))
+        name = markdown.line(str(part.get_filename() or part.get_content_type()))
         if part.get_content_type() == "message/rfc822":
             inner = part.get_payload()
             messages = inner if isinstance(inner, list) else []
@@ -119,14 +117,14 @@ class _MailReader:
         except IngestError:
             self.unread.append(name)
             return ""
-        text = markdown_writer.fence(parsed.text) if parsed.kind == "code" else parsed.text
-        return markdown_writer.blocks([markdown_writer.heading(2, name), text.strip()])
+        text = markdown.fence(parsed.text) if parsed.kind == "code" else parsed.text
+        return markdown.blocks([markdown.heading(2, name), text.strip()])
 
     def _messages(self, name: str, messages: Sequence[EmailMessage], depth: int) -> str:
         if depth > DEEPEST:
             self.unread.append(name)
             return ""
-        return markdown_writer.blocks(self.page(message, depth) for message in messages)
+        return markdown.blocks(self.page(message, depth) for message in messages)
 
 
 def _is_mail(part: object) -> TypeGuard[EmailMessage]:
@@ -150,7 +148,7 @@ def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
 def _header(message: Any, key: str) -> str:
     """The text of a header, "" for one that is missing or invalid."""
     try:
-        return markdown_writer.line(str(message.get(key, "")))
+        return markdown.line(str(message.get(key, "")))
     except Exception:  # the header parser raises errors of many classes
         return ""
 
@@ -160,22 +158,22 @@ def _body(message: EmailMessage, name: str) -> str:
     if part is None:  # no body, or a multipart message without parts
         is_text = message.get_content_maintype() in ("text", "multipart")
         whole = message.get_payload() if is_text else ""
-        return markdown_writer.prose(whole.strip()) if isinstance(whole, str) else ""
+        return markdown.prose(whole.strip()) if isinstance(whole, str) else ""
     try:
         text = part.get_content()
     except (LookupError, ValueError, KeyError):  # an unknown charset or type
         text = part.get_payload(decode=True)
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    text = markdown_writer.clean(str(text))
+    text = markdown.clean(str(text))
     if part.get_content_subtype() == "html":
         return html.to_markdown(text, name)
-    return markdown_writer.prose(text.strip())
+    return markdown.prose(text.strip())
 
 
 def _attachments(message: EmailMessage) -> list[str]:
     named = (part.get_filename() for part in message.walk() if not part.is_multipart())
-    return [markdown_writer.line(str(name)) for name in named if name]
+    return [markdown.line(str(name)) for name in named if name]
 
 
 def _metadata(message: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import bom, charset, decode
 from mcpvectordb.ingest.formats.html_content import HEADINGS, INLINE, SILENT, main_content
 from mcpvectordb.records import Parsed, Source
@@ -60,8 +60,8 @@ def parse(source: Source) -> Parsed:
     root = tree(_decoded(source), source.name)
     metadata = _metadata(root)
     content = main_content(root)
-    text = markdown_writer.blocks(_markdown(each, skip=content.skip) for each in content.roots)
-    return markdown_writer.finish(source, text, metadata)
+    text = markdown.blocks(_markdown(each, skip=content.skip) for each in content.roots)
+    return markdown.finish(source, text, metadata)
 
 
 def to_markdown(html: str, name: str) -> str:
@@ -77,7 +77,7 @@ def tree(html: str, name: str) -> Any:
     )
     try:
         # libxml2 drops what follows these, wherever they stand.
-        html = _END_OF_PAGE.sub("", markdown_writer.clean(html))
+        html = _END_OF_PAGE.sub("", markdown.clean(html))
         root = etree.fromstring(html.encode(), parser)
     except etree.XMLSyntaxError:
         root = None
@@ -87,7 +87,7 @@ def tree(html: str, name: str) -> Any:
     ):
         raise ParseFailed(f"{name} has elements nested more than two thousand deep")
     if root is None:
-        raise markdown_writer.no_text(name)
+        raise markdown.no_text(name)
     return root
 
 
@@ -263,11 +263,9 @@ class _MarkdownWriter:
         elif self.table:
             self.table.end(element, self)
         elif tag in HEADINGS:
-            self.add(markdown_writer.heading(HEADINGS[tag], self.take_inline().replace("\n", " ")))
+            self.add(markdown.heading(HEADINGS[tag], self.take_inline().replace("\n", " ")))
         elif element is self.code:
-            self.add(
-                markdown_writer.fence("".join(self.inline).replace("\v", "\n"), _language(element))
-            )
+            self.add(markdown.fence("".join(self.inline).replace("\v", "\n"), _language(element)))
             self.inline, self.code = [], None
         elif tag not in INLINE:
             self.flush()
@@ -298,7 +296,7 @@ class _MarkdownWriter:
     def flush(self) -> None:
         """End the paragraph, except inside code, where elements are syntax highlighting."""
         if self.code is None and self.inline:
-            self.add(markdown_writer.prose(self.take_inline()))
+            self.add(markdown.prose(self.take_inline()))
 
     def add(self, text: str) -> None:
         if not text:
@@ -314,7 +312,7 @@ class _MarkdownWriter:
 
     def finished(self) -> str:
         self.flush()
-        return markdown_writer.with_lists(self.blocks)
+        return markdown.with_lists(self.blocks)
 
 
 class _HtmlTable:
@@ -339,13 +337,13 @@ class _HtmlTable:
         if element is self.element:
             self._add_stray(writer)
             writer.table = None
-            writer.add(markdown_writer.table(self.rows))
+            writer.add(markdown.table(self.rows))
         elif element.tag in ("td", "th"):
             self._add(element, writer.take_inline())
         elif element.tag == "tr":
             self._fill()
         elif element.tag == "caption":
-            writer.add(markdown_writer.prose(writer.take_inline()))
+            writer.add(markdown.prose(writer.take_inline()))
         elif element.tag not in INLINE:
             writer.text(" ")
 
@@ -377,7 +375,7 @@ class _HtmlTable:
 
 def _described(image: Any) -> str:
     """The description of an image that stands alone and has no caption: `![A chart of sales]`."""
-    alt = markdown_writer.line(image.get("alt") or "")
+    alt = markdown.line(image.get("alt") or "")
     is_latin = len(alt.encode()) < 3 * len(alt)
     if not alt or (is_latin and len(alt.split()) < FEWEST_WORDS):
         return ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from lxml import etree
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import Archive, local, value
 from mcpvectordb.ingest.formats.xlsx import sheet_tables
 from mcpvectordb.records import Parsed, Source
@@ -30,16 +30,16 @@ def parse(source: Source) -> Parsed:
     """Return the text of a document, a presentation or a workbook."""
     archive = Archive(source)
     if b"encryption-data" in archive.read("META-INF/manifest.xml"):
-        raise markdown_writer.encrypted(source.name)
+        raise markdown.encrypted(source.name)
     root = archive.xml("content.xml")
     if "content.xml" not in archive.members:
-        raise markdown_writer.damaged(source.name, "its part content.xml is missing")
+        raise markdown.damaged(source.name, "its part content.xml is missing")
     slides = list(root.iter("{*}page"))
     text = list(map(_text, slides)) or _text(root)
     metadata = _metadata(archive.xml("meta.xml"))
     # The first heading of a workbook is the name of a sheet, which is not a title.
     has_title = bool(slides) or next(root.iter("{*}h"), None) is not None
-    return markdown_writer.finish(source, text, metadata, headings=int(has_title))
+    return markdown.finish(source, text, metadata, headings=int(has_title))
 
 
 def _metadata(root: Any) -> dict[str, str]:
@@ -64,7 +64,7 @@ def _text(root: Any) -> str:
             reader.end(name, element)
             if element is not root and reader.words:
                 reader.words[-1].append(element.tail or "")
-    return markdown_writer.with_lists(reader.blocks)
+    return markdown.with_lists(reader.blocks)
 
 
 class _OdtReader:
@@ -110,7 +110,7 @@ class _OdtReader:
 
     def end(self, name: str, element: Any) -> None:
         if name in ("p", "h") and self.words:
-            self._add(markdown_writer.line("".join(self.words.pop())), name, element)
+            self._add(markdown.line("".join(self.words.pop())), name, element)
         elif name == "table" and self.tables:
             self._end_table()
         elif name == "table-cell" and self.tables and self.tables[-1]:
@@ -122,7 +122,7 @@ class _OdtReader:
         elif name == "a" and self.words and self.links:
             start, target = self.links.pop()
             words = self.words[-1]
-            words[start:] = [markdown_writer.link("".join(words[start:]), target)]
+            words[start:] = [markdown.link("".join(words[start:]), target)]
         elif name == "annotation":
             self.notes -= 1
         elif name == "frame":
@@ -130,7 +130,7 @@ class _OdtReader:
 
     def _describe(self, text: str) -> None:
         """Add what an image shows, to the paragraph that it is in or as a block."""
-        image = markdown_writer.image(text)
+        image = markdown.image(text)
         if self.words:
             self.words[-1].append(image)
         elif image:
@@ -146,19 +146,19 @@ class _OdtReader:
             row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
         elif name == "h" or self.titles > 0:
             level = value(element, "outline-level")
-            heading = markdown_writer.heading(int(level) if level.isdigit() else 1, text)
+            heading = markdown.heading(int(level) if level.isdigit() else 1, text)
             self.blocks.append((heading, False))
         elif self.lists > 0:
             indent = "  " * (min(self.lists, 8) - 1)
             self.blocks.append((f"{indent}{'- ' if self.marked else '  '}{text}", True))
             self.marked = False
         else:
-            self.blocks.append((markdown_writer.prose(text), False))
+            self.blocks.append((markdown.prose(text), False))
 
     def _start_table(self, element: Any) -> None:
         parent = element.getparent()
         if parent is not None and local(parent) == "spreadsheet":
-            self.blocks.append((markdown_writer.heading(1, value(element, "name")), False))
+            self.blocks.append((markdown.heading(1, value(element, "name")), False))
             self.sheet = True
         self.tables.append([])
 
@@ -169,7 +169,7 @@ class _OdtReader:
         elif self.sheet:
             self.blocks += [(table, False) for table in sheet_tables(rows)]
         else:
-            self.blocks.append((markdown_writer.table(rows), False))
+            self.blocks.append((markdown.table(rows), False))
 
 
 def _space(name: str, element: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import olefile
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
 
@@ -22,16 +22,16 @@ class OleStreams:
         try:
             self._file: Any = olefile.OleFileIO(BytesIO(source.raw))
         except (OSError, ValueError, IndexError) as error:
-            raise markdown_writer.damaged(self.name, error) from None
+            raise markdown.damaged(self.name, error) from None
         if self._file.exists("EncryptedPackage") or self._file.exists("EncryptedSummary"):
-            raise markdown_writer.encrypted(self.name)
+            raise markdown.encrypted(self.name)
 
     def read(self, stream: str) -> bytes:
         """Return a stream's bytes, b"" if it does not exist."""
         try:
             return bytes(self._file.openstream(stream).read()) if self._file.exists(stream) else b""
         except (OSError, ValueError, IndexError) as error:
-            raise markdown_writer.damaged(self.name, error) from None
+            raise markdown.damaged(self.name, error) from None
 
     def properties(self) -> dict[str, str]:
         """Return title, author and the like."""
@@ -71,14 +71,14 @@ def parse_doc(source: Source) -> Parsed:
     try:
         (flags,) = struct.unpack_from("<H", main, FLAGS_AT)
         if flags & ENCRYPTED_DOC:
-            raise markdown_writer.encrypted(source.name)
+            raise markdown.encrypted(source.name)
         table = streams.read("1Table" if flags & SECOND_TABLE else "0Table")
         start, length = struct.unpack_from("<II", main, PIECES_AT)
         text = "".join(_pieces(main, table[start : start + length]))
     except struct.error as error:
-        raise markdown_writer.damaged(source.name, error) from None
-    written = markdown_writer.blocks(map(markdown_writer.prose, _paragraphs(text)))
-    return markdown_writer.finish(source, written, streams.properties())
+        raise markdown.damaged(source.name, error) from None
+    written = markdown.blocks(map(markdown.prose, _paragraphs(text)))
+    return markdown.finish(source, written, streams.properties())
 
 
 def _pieces(main: bytes, table: bytes) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _paragraphs(text: str) -> Iterator[str]:
         text = shorter
     for part in re.split(r"[\r\x0c]", text):
         cells = part.replace("\x0b", "\n").replace("\x1e", "-").replace("\x07\x07", "\n")
-        lines = (markdown_writer.line(line.replace("\x07", " | ")) for line in cells.split("\n"))
+        lines = (markdown.line(line.replace("\x07", " | ")) for line in cells.split("\n"))
         yield "\n".join(filter(None, lines))
 
 
@@ -146,13 +146,13 @@ def parse_ppt(source: Source) -> Parsed:
     stream, user = streams.read("PowerPoint Document"), streams.read("Current User")
     try:
         if struct.unpack_from("<I", user, 12)[0] == ENCRYPTED_PPT:
-            raise markdown_writer.encrypted(source.name)
+            raise markdown.encrypted(source.name)
         pages = _pages(stream, struct.unpack_from("<I", user, 16)[0])
     except (struct.error, KeyError) as error:
-        raise markdown_writer.damaged(source.name, error) from None
+        raise markdown.damaged(source.name, error) from None
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**streams.properties(), "slides": len(pages)}
-    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
+    return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
 def _pages(stream: bytes, edit: int) -> list[str]:
@@ -166,10 +166,10 @@ def _pages(stream: bytes, edit: int) -> list[str]:
                 texts = (text for _, text in _texts(record))
                 notes[struct.unpack_from("<I", child.content)[0]] = " ".join(texts)
     return [
-        markdown_writer.blocks(
+        markdown.blocks(
             [
                 *(
-                    markdown_writer.heading(1, text) if title else markdown_writer.prose(text)
+                    markdown.heading(1, text) if title else markdown.prose(text)
                     for title, text in each.texts
                     + list(_texts(_record(stream, places[each.number])))
                 ),
@@ -239,7 +239,7 @@ def _record_text(record: PptRecord) -> str:
         text = record.content.decode("cp1252", "replace")
     else:
         return ""
-    lines = map(markdown_writer.line, text.replace("\r", "\n").replace("\x0b", "\n").split("\n"))
+    lines = map(markdown.line, text.replace("\r", "\n").replace("\x0b", "\n").split("\n"))
     joined = "\n".join(filter(None, lines))
     return "" if joined == "*" else joined
 

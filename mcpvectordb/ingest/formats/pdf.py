@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pymupdf
 
 from mcpvectordb.errors import NoText, ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.pdf_layout import (
     PageText,
     TextBlock,
@@ -50,7 +50,7 @@ def parse(source: Source) -> Parsed:
         metadata = {key: document.metadata.get(key) for key in shown}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
-        raise markdown_writer.damaged(source.name, error) from None
+        raise markdown.damaged(source.name, error) from None
     if len(blank.all) == len(pages):
         raise blank.error(source.name, damaged=document.is_repaired)
     blocks = [
@@ -60,7 +60,7 @@ def parse(source: Source) -> Parsed:
     texts = _with_whole_words(markdown_pages(blocks, listed))
     metadata["pages"] = len(texts)
     note = blank.note(len(pages))
-    return markdown_writer.finish(source, texts, metadata, note=note, images=blank.drawn)
+    return markdown.finish(source, texts, metadata, note=note, images=blank.drawn)
 
 
 def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
@@ -80,10 +80,10 @@ def open_document(source: Source, kind: str) -> Any:
         document = library.open(stream=source.raw, filetype=kind)
     except (RuntimeError, ValueError) as error:
         raise ParseFailed(
-            f"{source.name} cannot be opened as {kind.upper()}: {markdown_writer.line(str(error))}"
+            f"{source.name} cannot be opened as {kind.upper()}: {markdown.line(str(error))}"
         ) from None
     if document.needs_pass:
-        raise markdown_writer.encrypted(source.name)
+        raise markdown.encrypted(source.name)
     return document
 
 
@@ -140,13 +140,13 @@ class _Blank(NamedTuple):
     def error(self, name: str, *, damaged: bool) -> NoText | ParseFailed:
         """Why a document of only such pages cannot be read."""
         if damaged and not self.images + self.glyphs:
-            return markdown_writer.damaged(name, "its readable part has no text")
+            return markdown.damaged(name, "its readable part has no text")
         why = "there is no text on its pages, and no image of any; supply the text directly"
         if self.glyphs:
             why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
         elif self.images:
             why = f"it looks scanned: {_OCR}"
-        error = markdown_writer.no_text(name, why)
+        error = markdown.no_text(name, why)
         error.pages, error.images = len(self.all), self.drawn
         return error
 
@@ -165,9 +165,7 @@ def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int])
     """Return the Markdown of each page; `listed` is the document's `outline`."""
     style = PdfStyle(pages, listed)
     return [
-        markdown_writer.blocks(
-            part for block in style.joined(blocks) for part in style.markdown(block)
-        )
+        markdown.blocks(part for block in style.joined(blocks) for part in style.markdown(block))
         for blocks in pages
     ]
 
@@ -224,9 +222,9 @@ class PdfStyle:
         for rows in self._runs(block):
             text = _paragraph(rows)
             if level := self._level(rows, text, alone=len(rows) == len(block)):
-                yield markdown_writer.heading(level, text)
+                yield markdown.heading(level, text)
             elif rows[0].mono and len(rows) > 1:
-                yield markdown_writer.fence(code_lines(rows))
+                yield markdown.fence(code_lines(rows))
             else:
                 yield _items(rows)
 
@@ -301,10 +299,10 @@ def _with_whole_words(texts: list[str]) -> list[str]:
 def _items(rows: Sequence[TextRow]) -> str:
     """A paragraph, a list if rows begin with bullets or numbers, or rows of cells unchanged."""
     if sum("\t" in row.text for row in rows) > len(rows) / 2:
-        return markdown_writer.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
+        return markdown.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
     parts = [list(rows[:1])]
     for last, row in pairwise(rows):
         if _BULLET.match(row.text) or (_NUMBERED.match(row.text) and last.text[-1] in ".:;!?"):
             parts.append([])
         parts[-1].append(row)
-    return "\n".join(_BULLET.sub("- ", markdown_writer.prose(_paragraph(part))) for part in parts)
+    return "\n".join(_BULLET.sub("- ", markdown.prose(_paragraph(part))) for part in parts)

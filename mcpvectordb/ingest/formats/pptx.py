@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import (
     OfficeArchive,
     chart_markdown,
@@ -32,7 +32,7 @@ def parse(source: Source) -> Parsed:
     pages = [_slide(archive, slide) for slide in slides]
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**archive.properties(), "slides": len(pages)}
-    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
+    return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
 def _slide(archive: OfficeArchive, part: str) -> str:
@@ -49,10 +49,10 @@ def _slide(archive: OfficeArchive, part: str) -> str:
             blocks.append(_bullets(archive.xml(target), targets))
         elif kind == "comments":
             blocks += _comments(archive.xml(target))
-    notes = markdown_writer.blocks(
+    notes = markdown.blocks(
         _notes(archive.xml(target)) for kind, target in linked.values() if kind == "notesSlide"
     )
-    return markdown_writer.blocks([*blocks, notes and f"Notes: {notes}"])
+    return markdown.blocks([*blocks, notes and f"Notes: {notes}"])
 
 
 def _comments(root: Any) -> list[str]:
@@ -62,7 +62,7 @@ def _comments(root: Any) -> list[str]:
         own = [each.text or "" for each in children(comment, "text")]
         for body in children(comment, "txBody"):
             own += [text for _, text in _paragraphs(body, {})]
-        found.append(markdown_writer.prose(markdown_writer.line("Comment: " + " ".join(own))))
+        found.append(markdown.prose(markdown.line("Comment: " + " ".join(own))))
     return found
 
 
@@ -75,21 +75,21 @@ def _placeholder(shape: Any) -> str:
 def _shape(shape: Any, targets: Mapping[str, str]) -> str:
     kind = _placeholder(shape)
     if local(shape) == "pic":
-        return markdown_writer.image(value(find(shape, "nvPicPr", "cNvPr"), "descr"))
+        return markdown.image(value(find(shape, "nvPicPr", "cNvPr"), "descr"))
     if kind in DECORATION:
         return ""
     if kind in TITLES:
-        return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape, targets)))
+        return markdown.heading(1, " ".join(text for _, text in _paragraphs(shape, targets)))
     if local(shape) == "graphicFrame":
-        return markdown_writer.blocks(_table(each, targets) for each in shape.iter("{*}tbl"))
+        return markdown.blocks(_table(each, targets) for each in shape.iter("{*}tbl"))
     if kind:
         return _bullets(shape, targets)
-    return markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
+    return markdown.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
 
 
 def _table(table: Any, targets: Mapping[str, str]) -> str:
     rows = (children(row, "tc") for row in children(table, "tr"))
-    return markdown_writer.table(
+    return markdown.table(
         [[" ".join(text for _, text in _paragraphs(cell, targets)) for cell in row] for row in rows]
     )
 
@@ -97,7 +97,7 @@ def _table(table: Any, targets: Mapping[str, str]) -> str:
 def _bullets(element: Any, targets: Mapping[str, str]) -> str:
     paragraphs = _paragraphs(element, targets)
     if len(paragraphs) == 1:
-        return markdown_writer.prose(paragraphs[0][1])
+        return markdown.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)
 
 
@@ -110,7 +110,7 @@ def _paragraphs(element: Any, targets: Mapping[str, str]) -> list[tuple[int, str
     """The paragraphs with text in an element, each with its level."""
     found = []
     for paragraph in element.iter("{*}p"):
-        if text := markdown_writer.line("".join(_inline(paragraph, targets))):
+        if text := markdown.line("".join(_inline(paragraph, targets))):
             level = value(find(paragraph, "pPr"), "lvl")
             found.append((min(int(level), 8) if level.isdigit() else 0, text))
     return found
@@ -124,7 +124,7 @@ def _inline(element: Any, targets: Mapping[str, str]) -> Iterator[str]:
             click = find(child, "rPr", "hlinkClick")
             target = targets.get(relation_id(click), "") if click is not None else ""
             text = find(child, "t")
-            yield markdown_writer.link(text.text or "" if text is not None else "", target)
+            yield markdown.link(text.text or "" if text is not None else "", target)
         elif name == "br":
             yield " "
         elif name == "oMath":

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 10_000
@@ -51,7 +51,7 @@ def parse(source: Source) -> Parsed:
     reader.end_paragraph()
     reader.end_table()
     metadata = {key: reader.recorded.get(key, "") for key in PROPERTIES}
-    return markdown_writer.finish(source, markdown_writer.blocks(reader.blocks), metadata)
+    return markdown.finish(source, markdown.blocks(reader.blocks), metadata)
 
 
 class _RtfReader:
@@ -179,7 +179,7 @@ class _RtfReader:
         text = "".join(self.words).encode("utf-16-le", "surrogatepass")
         self.words = []
         lines = text.decode("utf-16-le", "replace").split("\v")
-        return "\n".join(map(markdown_writer.line, lines)).strip()
+        return "\n".join(map(markdown.line, lines)).strip()
 
     def end_paragraph(self) -> None:
         """Add the paragraph to its cell or to the text."""
@@ -189,12 +189,12 @@ class _RtfReader:
         text = self._take_words()
         self.end_table()
         if text and self.level:
-            self.blocks.append(markdown_writer.heading(self.level, text))
+            self.blocks.append(markdown.heading(self.level, text))
         elif text:
-            self.blocks.append(f"- {text}" if self.is_item else markdown_writer.prose(text))
+            self.blocks.append(f"- {text}" if self.is_item else markdown.prose(text))
         self.is_item = False
 
     def end_table(self) -> None:
         """Add the rows so far as a table."""
-        self.blocks.append(markdown_writer.table(self.rows))
+        self.blocks.append(markdown.table(self.rows))
         self.rows = []

@@ -8,7 +8,7 @@ from html import unescape
 from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
@@ -32,14 +32,14 @@ class Cue(NamedTuple):
 
 def parse(source: Source) -> Parsed:
     """Return the spoken text; the title is the file's name."""
-    text = markdown_writer.clean(text_of(source))
+    text = markdown.clean(text_of(source))
     cues = list(_cues(text))
     if not cues:
         raise ParseFailed(
             f"{source.name} has no lines such as 00:00:01,000 --> 00:00:02,000, as subtitles do"
         )
     metadata = {"duration": _clock(max(cue.end for cue in cues))}
-    return markdown_writer.finish(source, "\n\n".join(_paragraphs(cues)), metadata, headings=0)
+    return markdown.finish(source, "\n\n".join(_paragraphs(cues)), metadata, headings=0)
 
 
 def _cues(text: str) -> Iterator[Cue]:
@@ -50,7 +50,7 @@ def _cues(text: str) -> Iterator[Cue]:
             numbers = [int(number or 0) for number in found.groups()]
             spoken = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1 :]))))
             start, end = _seconds(numbers[:3]), _seconds(numbers[3:])
-            yield Cue(start, end, markdown_writer.line(spoken))
+            yield Cue(start, end, markdown.line(spoken))
 
 
 def _seconds(numbers: list[int]) -> int:

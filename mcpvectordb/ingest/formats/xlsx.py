@@ -16,7 +16,7 @@ from typing import Any
 from python_calamine import CalamineError, CalamineWorkbook
 
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.formats import OLE, markdown_writer
+from mcpvectordb.ingest.formats import OLE, markdown
 from mcpvectordb.ingest.formats.archive import (
     OfficeArchive,
     chart_markdown,
@@ -47,7 +47,7 @@ def _check_container(source: Source) -> None:
         return stream.encode("utf-16-le") in source.raw
 
     if has("EncryptedPackage"):
-        raise markdown_writer.encrypted(source.name)
+        raise markdown.encrypted(source.name)
     if has("__properties_version1.0"):
         raise UnsupportedFormat(
             f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
@@ -56,7 +56,7 @@ def _check_container(source: Source) -> None:
     if not has("Book") and not has("Workbook"):
         for stream in ("WordDocument", "PowerPoint Document"):  # it was not found in the container
             if has(stream):
-                raise markdown_writer.damaged(source.name, f"its {stream} cannot be found")
+                raise markdown.damaged(source.name, f"its {stream} cannot be found")
 
 
 def _workbook(
@@ -64,11 +64,11 @@ def _workbook(
 ) -> Parsed:
     """The sheets of a workbook in any format that calamine reads, each with its extra blocks."""
     sheets = [
-        markdown_writer.blocks([markdown_writer.heading(1, name), *tables, *extras.get(name, ())])
+        markdown.blocks([markdown.heading(1, name), *tables, *extras.get(name, ())])
         for name, tables in _sheets(source)
         if any(tables) or extras.get(name)
     ]
-    return markdown_writer.finish(source, markdown_writer.blocks(sheets), metadata, headings=0)
+    return markdown.finish(source, markdown.blocks(sheets), metadata, headings=0)
 
 
 def _extras(archive: OfficeArchive) -> dict[str, list[str]]:
@@ -92,7 +92,7 @@ def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
                 key.rpartition(":")[2]: unescape(text) for key, text in _ATTRIBUTE.findall(tag)
             }
             shown = place.get("display") or place.get("ref", "")
-            yield markdown_writer.link(shown, targets.get(place.get("id", ""), ""))
+            yield markdown.link(shown, targets.get(place.get("id", ""), ""))
     for kind, target in archive.relations(part).values():
         if kind in ("comments", "threadedComment"):
             yield from _comments(archive.xml(target))
@@ -105,8 +105,8 @@ def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
 def _comments(root: Any) -> Iterator[str]:
     for comment in root.iter("{*}comment", "{*}threadedComment"):
         texts = (each.text or "" for each in comment.iter("{*}t", "{*}text"))
-        if text := markdown_writer.line("".join(texts)):
-            yield markdown_writer.prose(f"Comment ({value(comment, 'ref')}): {text}")
+        if text := markdown.line("".join(texts)):
+            yield markdown.prose(f"Comment ({value(comment, 'ref')}): {text}")
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
@@ -120,7 +120,7 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
         if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
             raise
         raise ParseFailed(
-            f"{source.name} cannot be read as a workbook: {markdown_writer.line(str(error))}"
+            f"{source.name} cannot be read as a workbook: {markdown.line(str(error))}"
         ) from None
 
 
@@ -154,19 +154,19 @@ def sheet_tables(rows: Iterable[Row]) -> list[str]:
             continue
         table = list(group)
         while len(table) > 1 and _width(table[0]) == 1 < _width(table[1]):
-            found.append(markdown_writer.table([table.pop(0)]))
+            found.append(markdown.table([table.pop(0)]))
         if header and not _is_header(table[0]) and _fits(table, header):
             table, waiting = [header, *table], ()
         elif waiting:
-            found.append(markdown_writer.table([waiting]))
+            found.append(markdown.table([waiting]))
             waiting = ()
         header = table[0] if _is_header(table[0]) else ()
         if header and len(table) == 1:
             waiting = header
         else:
-            found.append(markdown_writer.table(table))
+            found.append(markdown.table(table))
     if waiting:
-        found.append(markdown_writer.table([waiting]))
+        found.append(markdown.table([waiting]))
     return [table for table in found if table]
 
 
