@@ -41,8 +41,7 @@ def test_every_format_has_a_parser(each: formats.Format) -> None:
 def test_names_extensions_and_media_types_of_formats_are_unique() -> None:
     for words in (
         [each.name for each in FORMATS],
-        [word for each in FORMATS for word in each.extensions.split()],
-        [word for each in FORMATS for word in each.media_types.split()],
+        [word for each in FORMATS for word in each.known_as.split()],
     ):
         assert sorted(words) == sorted(set(words))
         assert all(word == word.lower() for word in words[len(FORMATS) :])
