@@ -22,8 +22,28 @@ MOST_UNPACKED = 256_000_000
 MOST_MEMBERS = 20_000
 
 
+# By the names that Office and OpenDocument have for what a document says of itself.
+_PROPERTIES = {
+    "title": "title",
+    "creator": "author",
+    "initial-creator": "author",
+    "subject": "subject",
+    "keywords": "keywords",
+    "keyword": "keywords",
+    "description": "description",
+    "created": "created",
+    "creation-date": "created",
+    "modified": "modified",
+    "date": "modified",
+    "language": "language",
+}
+
+
 class Archive:
-    """The members of a ZIP archive; ParseFailed for one that is damaged, encrypted or too large."""
+    """The members of a ZIP archive; ParseFailed for one that is damaged, encrypted or too large.
+
+    Those of Office are parts with relations between them.
+    """
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
@@ -65,24 +85,6 @@ class Archive:
         except etree.XMLSyntaxError as error:
             raise markdown.damaged(self.name, f"{member}: {error.msg}") from None
 
-
-# --- Office formats: parts, the relations between them, and document properties
-
-_PROPERTIES = {
-    "title": "title",
-    "creator": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "description": "description",
-    "created": "created",
-    "modified": "modified",
-    "language": "language",
-}
-
-
-class OfficeArchive(Archive):
-    """The parts of a document of Office."""
-
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
         """Return the relations of a part by id: the last word of the type, and the target part."""
         folder = posixpath.dirname(part)
@@ -114,12 +116,14 @@ class OfficeArchive(Archive):
             raise markdown.damaged(self.name, f"its part {part} is missing")
         return part
 
-    def properties(self) -> dict[str, str]:
-        """Return the document properties: title, author, dates and the like."""
-        part = dict(self.relations("").values()).get("core-properties", "docProps/core.xml")
-        metadata = {_PROPERTIES.get(local(child), ""): child.text or "" for child in self.xml(part)}
-        metadata.pop("", None)
-        return metadata
+    def properties(self, part: str = "") -> dict[str, str]:
+        """Return title, author, dates and the like, from this part or the one of Office."""
+        linked = dict(self.relations("").values())
+        found: dict[str, str] = {}
+        for element in self.xml(part or linked.get("core-properties", "docProps/core.xml")).iter():
+            if (key := _PROPERTIES.get(local(element))) and element.text:
+                found.setdefault(key, element.text)
+        return found
 
 
 def local(element: Any) -> str:
@@ -148,9 +152,9 @@ def value(element: Any, name: str = "val") -> str:
     return next((text for key, text in element.items() if key.rpartition("}")[2] == name), "")
 
 
-def relation_id(element: Any, name: str = "id") -> str:
+def relation_id(element: Any) -> str:
     """Return the id of a relation that an element refers to (r:id); "" without one."""
-    return next((text for key, text in element.items() if key.endswith(f"}}{name}")), "")
+    return next((text for key, text in element.items() if key.endswith("}id")), "")
 
 
 # --- charts: their title, and a table of the values that were cached
@@ -222,10 +226,10 @@ def _part(element: Any, depth: int) -> str:
         case "rad":
             degree = inside("deg")
             return f"\\sqrt{f'[{degree}]' if degree else ''}{{{inside('e')}}}"
-        case "sSup":
-            return f"{inside('e')}^{{{inside('sup')}}}"
-        case "sSub":
-            return f"{inside('e')}_{{{inside('sub')}}}"
+        case "sSup" | "limUpp":
+            return f"{inside('e')}^{{{inside('sup') or inside('lim')}}}"
+        case "sSub" | "limLow":
+            return f"{inside('e')}_{{{inside('sub') or inside('lim')}}}"
         case "sSubSup":
             return f"{inside('e')}_{{{inside('sub')}}}^{{{inside('sup')}}}"
         case "nary":
@@ -234,18 +238,12 @@ def _part(element: Any, depth: int) -> str:
             limits = (f"_{{{lower}}}" if lower else "") + (f"^{{{upper}}}" if upper else "")
             return f"{_OPERATORS.get(sign, sign)}{limits} {inside('e')}"
         case "d":
-            begin, end = (
-                _character(find(element, "dPr"), name, usual)
-                for name, usual in (("begChr", "("), ("endChr", ")"))
-            )
-            parts = [latex(part, depth) for part in children(element, "e")]
-            return f"{begin}{', '.join(parts)}{end}"
+            parts = ", ".join(latex(part, depth) for part in children(element, "e"))
+            begin, end = find(element, "dPr", "begChr"), find(element, "dPr", "endChr")
+            left = "(" if begin is None else value(begin)  # declared as empty, there is none
+            return f"{left}{parts}{')' if end is None else value(end)}"
         case "func":
             return f"\\{inside('fName').strip()} {inside('e')}"
-        case "limLow":
-            return f"{inside('e')}_{{{inside('lim')}}}"
-        case "limUpp":
-            return f"{inside('e')}^{{{inside('lim')}}}"
         case "m":
             rows = (
                 " & ".join(latex(cell, depth) for cell in children(row, "e"))
@@ -256,9 +254,3 @@ def _part(element: Any, depth: int) -> str:
             return ""
         case _:
             return latex(element, depth)
-
-
-def _character(properties: Any, name: str, usual: str) -> str:
-    """A bracket; one that is declared as empty is none."""
-    declared = find(properties, name)
-    return usual if declared is None else value(declared)

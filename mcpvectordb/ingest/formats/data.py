@@ -36,9 +36,12 @@ def parse_csv(source: Source) -> Parsed:
     except csv.Error as error:
         raise ParseFailed(f"{source.name} is not a table of values: {error}") from None
     names, records = _column_names(rows)
-    written = "\n\n".join(filter(None, (_csv_record(names, row) for row in records)))
+    written = []
+    for row in records:
+        cells = zip(names, map(markdown.line, row), strict=False)
+        written.append(markdown.prose("\n".join(f"{name}: {it}" for name, it in cells if it)))
     metadata = {"columns": names, "rows": len(records)}
-    return markdown.finish(source, written, metadata, headings=0)
+    return markdown.finish(source, markdown.blocks(written), metadata, headings=0)
 
 
 def _csv_rows(text: str, character: str) -> Iterator[list[str]]:
@@ -74,11 +77,6 @@ def _column_names(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[s
     ], (rows[1:] if is_header else rows)
 
 
-def _csv_record(names: Sequence[str], row: Sequence[str]) -> str:
-    cells = ((name, markdown.line(cell)) for name, cell in zip(names, row, strict=False))
-    return markdown.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))
-
-
 # --- JSON and JSON Lines
 
 DEEPEST_HEADING = 2
@@ -102,10 +100,7 @@ def _loaded(text: str, name: str) -> Any:
     except ValueError as error:
         if "\n" not in text.strip():
             raise ParseFailed(f"{name} is not valid JSON: {error}") from None
-        return _loaded_lines(text, name, error)
-
-
-def _loaded_lines(text: str, name: str, whole: ValueError) -> list[Any]:
+        whole = str(error)
     values = []
     for number, line in enumerate(text.split("\n"), 1):
         try:
@@ -113,7 +108,7 @@ def _loaded_lines(text: str, name: str, whole: ValueError) -> list[Any]:
         except RecursionError:
             raise ParseFailed(f"{name} is nested too deeply in line {number}") from None
         except ValueError as error:
-            reason = f"line {number}: {error}" if values else str(whole)
+            reason = f"line {number}: {error}" if values else whole
             raise ParseFailed(f"{name} is not valid JSON: {reason}") from None
     return values
 
@@ -170,7 +165,10 @@ LONGEST_OUTPUT = 2000
 def parse_notebook(source: Source) -> Parsed:
     """Return the cells of a notebook in their order."""
     book = _loaded(decode(source.raw).lstrip("\ufeff"), source.name)
-    cells = list(_cells(book))
+    # Before version 4 the cells are in worksheets.
+    sheets = [book, *_list(_dictionary(book).get("worksheets"))]
+    found = [cell for sheet in sheets for cell in _list(_dictionary(sheet).get("cells"))]
+    cells = list(filter(None, map(_dictionary, found)))
     if not cells:
         raise ParseFailed(f"{source.name} is not a notebook: it has no cells")
     about = _dictionary(_dictionary(book).get("metadata"))
@@ -187,12 +185,6 @@ def _dictionary(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _cells(book: Any) -> Iterator[dict[str, Any]]:
-    """The cells; notebooks before version 4 have them in worksheets."""
-    for sheet in [book, *_list(_dictionary(book).get("worksheets"))]:
-        yield from filter(None, map(_dictionary, _list(_dictionary(sheet).get("cells"))))
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -207,18 +199,14 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     else:
         yield markdown.fence(source, language)
         for output in map(_dictionary, _list(cell.get("outputs"))):
-            text = _output(output)
+            if output.get("output_type") in ("error", "pyerr"):
+                text = f"{_cell_text(output.get('ename'))}: {_cell_text(output.get('evalue'))}"
+            else:  # printed lines or a value
+                data = _dictionary(output.get("data")) or output
+                text = _cell_text(data.get("text/plain") or data.get("text"))
             if len(text) > LONGEST_OUTPUT:
                 text = text[:LONGEST_OUTPUT].rstrip() + "\n…"
             yield markdown.fence(text)
-
-
-def _output(output: dict[str, Any]) -> str:
-    """The plain text of an output: printed lines, a value or an error."""
-    if output.get("output_type") in ("error", "pyerr"):
-        return f"{_cell_text(output.get('ename'))}: {_cell_text(output.get('evalue'))}"
-    data = _dictionary(output.get("data")) or output
-    return _cell_text(data.get("text/plain") or data.get("text"))
 
 
 def _cell_text(value: Any) -> str:
@@ -319,14 +307,10 @@ class _XmlReader:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
             shown = markdown.prose(f"{element.name}{about}: {text}")
             return [shown] if text or about else []
-        return _joined_lines([*element.attributes, *element.blocks])
-
-
-def _joined_lines(blocks: list[str]) -> list[str]:
-    """Join the short lines of a record into one block; keep longer blocks separate."""
-    if any(block.startswith("#") or "\n" in block or len(block) > 200 for block in blocks):
-        return blocks
-    return ["\n".join(blocks)] if blocks else []
+        blocks = [*element.attributes, *element.blocks]
+        if any(block.startswith("#") or "\n" in block or len(block) > 200 for block in blocks):
+            return blocks
+        return ["\n".join(blocks)] if blocks else []  # the short lines of a record
 
 
 def _local(name: str) -> str:

@@ -13,7 +13,7 @@ from lxml import etree
 
 from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import (
-    OfficeArchive,
+    Archive,
     chart_markdown,
     children,
     find,
@@ -25,14 +25,13 @@ from mcpvectordb.ingest.formats.archive import (
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset("del moveFrom Fallback instrText pPr rPr sectPr tblPr trPr tcPr".split())
-NOTES = ("footnotes", "endnotes")
 _CODE_STYLE = re.compile(r"\bcode\b|preformatted|listing|\bmacro\b|source")
 _MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECASE)
 
 
 def parse(source: Source) -> Parsed:
     """Return the text of a Word document as Markdown."""
-    archive = OfficeArchive(source)
+    archive = Archive(source)
     part = archive.main_part("word/document.xml")
     linked = archive.relations(part)
     parts = dict(linked.values())
@@ -42,11 +41,9 @@ def parse(source: Source) -> Parsed:
         lambda id: chart_markdown(archive.xml(linked.get(id, ("", ""))[1])),
     )
     reader.read(archive.xml(part), archive.links(part))
-    for kind in NOTES:
+    for kind in ("footnotes", "endnotes", "comments"):
         if target := parts.get(kind):
-            reader.read_notes(archive.xml(target), archive.links(target))
-    if target := parts.get("comments"):
-        reader.read_comments(archive.xml(target), archive.links(target))
+            reader.read_remarks(archive.xml(target), archive.links(target))
     reader.read_margins(
         archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
     )
@@ -148,22 +145,29 @@ class _DocxReader:
             elif name == "p":
                 self._end_paragraph(element)
             elif name == "hyperlink" and self.words:
-                self._end_link()
+                start, target = self.open_links.pop()
+                words = self.words[-1]
+                words[start:] = [markdown.link("".join(words[start:]), target)]
             elif name == "tbl":
-                self._end_table()
+                rows = self.tables.pop()
+                if self.tables:  # a nested table
+                    self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
+                else:
+                    self.blocks.append((markdown.table(rows), False))
         self._end_code()
 
-    def read_notes(self, root: Any, links: Mapping[str, str]) -> None:
-        """Add footnotes or endnotes, but not the separators that Word draws above them."""
-        for note in children(root, "footnote", "endnote"):
-            if value(note, "type") in ("", "normal"):
-                self._read_labelled(f"[^{value(note, 'id')}]", note, links)
-
-    def read_comments(self, root: Any, links: Mapping[str, str]) -> None:
-        """Add comments with their authors."""
-        for comment in children(root, "comment"):
-            author = markdown.line(value(comment, "author"))
-            self._read_labelled(f"Comment ({author})" if author else "Comment", comment, links)
+    def read_remarks(self, root: Any, links: Mapping[str, str]) -> None:
+        """Add footnotes, endnotes or comments, but not the separators that Word draws above."""
+        for remark in children(root, "footnote", "endnote", "comment"):
+            label = f"[^{value(remark, 'id')}]"
+            if local(remark) == "comment":
+                author = markdown.line(value(remark, "author"))
+                label = f"Comment ({author})" if author else "Comment"
+            if value(remark, "type") in ("", "normal"):
+                before = len(self.blocks)
+                self.read(remark, links)
+                text = " ".join(text for text, _ in self.blocks[before:])
+                self.blocks[before:] = [(f"{label}: {text}", False)] if text else []
 
     def read_margins(self, roots: Iterable[Any]) -> None:
         """Add the text of headers and footers, each different one once, without page numbers."""
@@ -176,12 +180,6 @@ class _DocxReader:
             if key and key not in shown:
                 shown.add(key)
                 self.blocks.append((text.lstrip("# "), False))
-
-    def _read_labelled(self, label: str, root: Any, links: Mapping[str, str]) -> None:
-        before = len(self.blocks)
-        self.read(root, links)
-        text = " ".join(text for text, _ in self.blocks[before:])
-        self.blocks[before:] = [(f"{label}: {text}", False)] if text else []
 
     def _start(self, name: str, element: Any) -> None:
         if name == "p":
@@ -199,11 +197,6 @@ class _DocxReader:
             self.charts.append(self.chart(relation_id(element)))
         elif self.words:
             self.words[-1].append(_inline(name, element))
-
-    def _end_link(self) -> None:
-        start, target = self.open_links.pop()
-        words = self.words[-1]
-        words[start:] = [markdown.link("".join(words[start:]), target)]
 
     def _end_paragraph(self, element: Any) -> None:
         text = markdown.clean("".join(self.words.pop()))
@@ -266,13 +259,6 @@ class _DocxReader:
         row = self.tables[-1][-1] if self.tables[-1] else []
         if row and text:
             row[-1] = f"{row[-1]} {text}".strip()
-
-    def _end_table(self) -> None:
-        rows = self.tables.pop()
-        if self.tables:  # a nested table
-            self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
-        else:
-            self.blocks.append((markdown.table(rows), False))
 
 
 def _inline(name: str, element: Any) -> str:

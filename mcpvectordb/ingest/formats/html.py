@@ -104,7 +104,12 @@ def _decoded(source: Source) -> str:
 
 def _metadata(root: Any) -> dict[str, str]:
     """The metadata from <html lang>, <title>, <meta>, <link> and JSON-LD."""
-    meta = _meta(root)
+    meta: dict[str, str] = {}
+    for element in root.iter("meta"):
+        names = map(element.get, ("name", "property", "itemprop", "http-equiv"))
+        name, content = next(filter(None, names), ""), element.get("content")
+        if name and content:
+            meta.setdefault(name.lower(), content)
     metadata = {
         key: value for key, names in _META.items() if (value := _first(map(meta.get, names)))
     }
@@ -121,20 +126,6 @@ def _metadata(root: Any) -> dict[str, str]:
     return metadata
 
 
-def _meta(root: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for element in root.iter("meta"):
-        name = (
-            element.get("name")
-            or element.get("property")
-            or element.get("itemprop")
-            or element.get("http-equiv")
-        )
-        if name and element.get("content"):
-            found.setdefault(name.lower(), element.get("content"))
-    return found
-
-
 def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
     for script in root.iter("script"):
         if script.get("type") != "application/ld+json":
@@ -144,12 +135,9 @@ def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
         except (ValueError, RecursionError):
             continue
         for item in data if isinstance(data, list) else [data]:
-            if isinstance(item, Mapping):
-                yield from (
-                    (key, item[name])
-                    for name, key in _LINKED_DATA.items()
-                    if isinstance(item.get(name), str)
-                )
+            known = item if isinstance(item, Mapping) else {}
+            named = ((key, known.get(name)) for name, key in _LINKED_DATA.items())
+            yield from ((key, value) for key, value in named if isinstance(value, str))
 
 
 def _first(values: Iterable[str | None]) -> str:
@@ -188,7 +176,8 @@ def _markdown(root: Any, *, skip: Set[Any]) -> str:
             writer.end(element)
         if event == "end" and element is not root:
             writer.text(element.tail)
-    return writer.finished()
+    writer.flush()
+    return markdown.with_lists(writer.blocks)
 
 
 def _layout_tables(root: Any) -> set[Any]:
@@ -239,9 +228,12 @@ class _MarkdownWriter:
 
     def _open(self, element: Any, tag: str) -> None:
         if tag in ("ul", "ol", "menu", "dir"):
-            self.lists.append(_number(element.get("start"), 1, 10**9) if tag == "ol" else None)
+            self.lists.append(_number(element.get("start"), 10**9) if tag == "ol" else None)
         elif tag == "li":
-            self.marker = self._next_marker()
+            number = self.lists[-1] if self.lists else None
+            self.marker = "- " if number is None else f"{number}. "
+            if number is not None:
+                self.lists[-1] = number + 1
         elif tag == "blockquote":
             self.quotes += 1
         elif tag == "pre" and self.code is None:
@@ -249,17 +241,13 @@ class _MarkdownWriter:
         elif tag == "table" and element not in self.layout:
             self.table = _HtmlTable(element)
 
-    def _next_marker(self) -> str:
-        number = self.lists[-1] if self.lists else None
-        if number is None:
-            return "- "
-        self.lists[-1] = number + 1
-        return f"{number}. "
-
     def end(self, element: Any) -> None:
         tag = element.tag
         if tag in ("code", "kbd", "samp", "tt") and self.code is None:
-            self._close_code()
+            if self.inline[-1:] == ["`"]:  # empty code is dropped
+                self.inline.pop()
+            else:
+                self.inline.append("`")
         elif self.table:
             self.table.end(element, self)
         elif tag in HEADINGS:
@@ -269,23 +257,13 @@ class _MarkdownWriter:
             self.inline, self.code = [], None
         elif tag not in INLINE:
             self.flush()
-            self._close(tag)
-
-    def _close_code(self) -> None:
-        """Close inline code; empty code is dropped."""
-        if self.inline and self.inline[-1] == "`":
-            self.inline.pop()
-        else:
-            self.inline.append("`")
-
-    def _close(self, tag: str) -> None:
-        if tag in ("ul", "ol", "menu", "dir") and self.lists:
-            self.lists.pop()
-            self.marker = ""
-        elif tag == "li":
-            self.marker = ""
-        elif tag == "blockquote":
-            self.quotes -= 1
+            if tag in ("ul", "ol", "menu", "dir") and self.lists:
+                self.lists.pop()
+                self.marker = ""
+            elif tag == "li":
+                self.marker = ""
+            elif tag == "blockquote":
+                self.quotes -= 1
 
     def take_inline(self) -> str:
         """Return the inline text collected so far and clear it."""
@@ -309,10 +287,6 @@ class _MarkdownWriter:
         if self.quotes > 0:
             text = "> " + text.replace("\n", "\n> ")
         self.blocks.append((text, item))
-
-    def finished(self) -> str:
-        self.flush()
-        return markdown.with_lists(self.blocks)
 
 
 class _HtmlTable:
@@ -339,7 +313,13 @@ class _HtmlTable:
             writer.table = None
             writer.add(markdown.table(self.rows))
         elif element.tag in ("td", "th"):
-            self._add(element, writer.take_inline())
+            self.rows, text = self.rows or [[]], writer.take_inline()
+            self._fill()
+            down = _number(element.get("rowspan"), TALLEST_SPAN) - 1
+            for across in range(_number(element.get("colspan"), WIDEST_SPAN)):
+                if down:
+                    self.below[len(self.rows[-1])] = (down, text)
+                self.rows[-1].append("" if across else text)
         elif element.tag == "tr":
             self._fill()
         elif element.tag == "caption":
@@ -352,16 +332,6 @@ class _HtmlTable:
         if text := writer.take_inline():
             self.rows = self.rows or [[]]
             self.rows[-1].append(text)
-
-    def _add(self, element: Any, text: str) -> None:
-        if not self.rows:
-            self.rows.append([])
-        self._fill()
-        down = _number(element.get("rowspan"), 1, TALLEST_SPAN) - 1
-        for across in range(_number(element.get("colspan"), 1, WIDEST_SPAN)):
-            if down:
-                self.below[len(self.rows[-1])] = (down, text)
-            self.rows[-1].append("" if across else text)
 
     def _fill(self) -> None:
         """Add the cells that continue from the rows above."""
@@ -386,9 +356,9 @@ def _described(image: Any) -> str:
     return f"![{alt}]" if alone else ""
 
 
-def _number(value: str | None, default: int, most: int) -> int:
+def _number(value: str | None, most: int) -> int:
     is_number = value and value.isascii() and value.isdigit() and len(value) < 10
-    return min(max(int(value), 1), most) if value and is_number else default
+    return min(max(int(value), 1), most) if value and is_number else 1
 
 
 def _language(pre: Any) -> str:

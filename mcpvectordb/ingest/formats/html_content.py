@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -150,17 +150,27 @@ class _WebPage:
             return False
         if self.whole[element] >= max(1, KEPT_SHARE * self.whole[self.body]):
             return False
+        around, style = element.getparent(), (element.get("style") or "").replace(" ", "").lower()
+        # The footer of a quotation names its author.
+        is_author = element.tag == "footer" and around is not None and around.tag == "blockquote"
         return (
-            (element.tag in BOILERPLATE and not _quoted(element))
+            (element.tag in BOILERPLATE and not is_author)
             or (element.tag == "header" and _is_outside(element, "article", "main", "section"))
             or (element.get("role") or "").lower() in ROLES
-            or _is_hidden(element)
-            or (element.tag not in HEADINGS and is_boilerplate(element))
+            or "hidden" in element.attrib
+            or element.get("aria-hidden") == "true"
+            or "display:none" in style
+            or "visibility:hidden" in style
+            or (element.tag not in HEADINGS and _is_named_boilerplate(element))
         )
 
     def comments(self, silent: set[Any]) -> set[Any]:
         """What readers wrote below the text, unless it is the text, as in a forum."""
-        found = {each for each in self.elements if is_comments(each)}
+        found = {
+            each
+            for each in self.elements
+            if each.tag in _COMMENT_TAGS and any(map(_names_comments, _names(each)))
+        }
         if not found:
             return found
         left = self.weights(silent | found)[self.body]
@@ -174,12 +184,12 @@ class _WebPage:
         weights = self.weights(skip)
         chosen = self.marked_content(weights)
         is_marked = chosen is not None
-        if chosen is None or is_content(chosen) or chosen.tag == "main":
+        if chosen is None or _is_named(chosen, _CONTENT) or chosen.tag == "main":
             text = self.link_sums(skip).text
             chosen = self.smallest(self.body if chosen is None else chosen, weights, text)
         chosen = self.with_text_beside(chosen, weights)
         roots = [*self.above(chosen, skip, weights), chosen]
-        if not is_documentation(chosen):
+        if not _is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
         return PageContent(roots, frozenset(skip | _empty_headings(chosen, skip)))
 
@@ -188,10 +198,10 @@ class _WebPage:
         left = [each for each in self.elements if weights[each] and each not in self.teasers]
         for marked in (
             [each for each in left if "articleBody" in (each.get("itemprop") or "")],
-            [each for each in left if is_article_body(each)],
+            [each for each in left if _is_documentation(each) or _is_named(each, _ARTICLE_BODY)],
             [each for each in left if each.tag == "article"],
             [each for each in left if each.tag == "main" or each.get("role") == "main"],
-            [each for each in left if is_content(each)],
+            [each for each in left if _is_named(each, _CONTENT)],
         ):
             chosen = _together(marked, weights)
             if chosen is not None and weights[chosen] >= KEPT_SHARE * weights[self.body]:
@@ -254,15 +264,22 @@ class _WebPage:
         for place, element in enumerate(content[1:], 1):
             if weights[element] > KEPT_SHARE * weights[root]:
                 continue
-            if _is_link_list(element, sums):
-                label = announcement(element)
-                is_text = is_marked and (place < end or _is_titled(element, sums))
+            text, linked, links = (each[element] for each in sums)
+            may_lead = element.tag in LISTS and links > 0
+            if may_lead and links >= FEWEST_LINKS and linked > LINKED_SHARE * text:
+                label, before = _announcement(element), element.getprevious()
+                # Below a heading, names rather than headlines are not there to lead elsewhere.
+                headed = before is not None and before.tag in HEADINGS
+                is_text = is_marked and (place < end or (headed and linked < HEADLINE * links))
                 leads = label is not None or not is_text
                 found |= {label} - {None}
             elif element in self.teasers:
                 leads = weights[element] <= TEASER
+            elif may_lead and 2 * linked >= text:  # a line: `Read more: The last track`
+                said, colon, _ = _text(element).partition(":")
+                leads = bool(colon) and _announces(said)
             else:
-                leads = _is_line_with_link(element, sums) and announces(element)
+                leads = False
             if leads:
                 found.add(element)
         if not found:
@@ -317,34 +334,6 @@ def _together(marked: list[Any], weights: dict[Any, int]) -> Any:
     return None if holder.tag in ("html", "body") else holder
 
 
-def _is_link_list(element: Any, sums: _LinkSums) -> bool:
-    """Whether an element consists mostly of links: a menu not marked as such."""
-    return (
-        element.tag in LISTS
-        and sums.links[element] >= FEWEST_LINKS
-        and sums.linked[element] > LINKED_SHARE * sums.text[element]
-    )
-
-
-def _is_titled(element: Any, sums: _LinkSums) -> bool:
-    """Whether a heading stands before a list of links that are names rather than headlines."""
-    before = element.getprevious()
-    return (
-        before is not None
-        and before.tag in HEADINGS
-        and sums.linked[element] < HEADLINE * sums.links[element]
-    )
-
-
-def _is_line_with_link(element: Any, sums: _LinkSums) -> bool:
-    """Whether at least half of an element's text is in its links."""
-    return (
-        element.tag in LISTS
-        and sums.links[element] > 0
-        and 2 * sums.linked[element] >= sums.text[element]
-    )
-
-
 def _teasers(elements: Iterable[Any]) -> set[Any]:
     """Boxes of which several stand side by side and begin with a heading that leads elsewhere."""
     headed: set[Any] = set()
@@ -389,25 +378,9 @@ def _has_text(element: Any) -> bool:
     return any(text.strip() for text in element.itertext())
 
 
-def _quoted(element: Any) -> bool:
-    """Whether this is the footer of a quotation, which names its author."""
-    parent = element.getparent()
-    return element.tag == "footer" and parent is not None and parent.tag == "blockquote"
-
-
 def _is_outside(element: Any, *tags: str) -> bool:
     """Whether no element around this one has such a tag."""
     return not any(each.tag in tags for each in element.iterancestors())
-
-
-def _is_hidden(element: Any) -> bool:
-    style = (element.get("style") or "").replace(" ", "").lower()
-    return (
-        "hidden" in element.attrib
-        or element.get("aria-hidden") == "true"
-        or "display:none" in style
-        or "visibility:hidden" in style
-    )
 
 
 # --- what classes and ids say about an element: boilerplate, comments or content
@@ -468,7 +441,7 @@ _RELATED = re.compile(
 _LONGEST_LABEL = 60
 
 
-def is_boilerplate(element: Any) -> bool:
+def _is_named_boilerplate(element: Any) -> bool:
     """Whether class or id name boilerplate; the id of a section may just repeat its heading."""
     names = element.get("class") or ""
     if any(map(_names_boilerplate, names.split())):
@@ -482,39 +455,21 @@ def is_boilerplate(element: Any) -> bool:
     )
 
 
-def is_comments(element: Any) -> bool:
-    """Whether class or id say that this is what readers wrote."""
-    return element.tag in _COMMENT_TAGS and any(map(_names_comments, _names(element)))
-
-
-def is_article_body(element: Any) -> bool:
-    """Whether class or id name the text of an article, without its headline and what is around."""
-    return is_documentation(element) or any(map(_ARTICLE_BODY.fullmatch, _names(element)))
-
-
-def is_documentation(element: Any) -> bool:
+def _is_documentation(element: Any) -> bool:
     """Whether a class is that of a wiki or of documentation, whose lists of links are text."""
     return not _DOCUMENTATION.isdisjoint((element.get("class") or "").split())
 
 
-def is_content(element: Any) -> bool:
-    """Whether class or id name the content of the page."""
-    return any(map(_CONTENT.fullmatch, _names(element)))
-
-
-def announcement(element: Any) -> Any:
+def _announcement(element: Any) -> Any:
     """The element before this one if it says that this one leads elsewhere: `Read more`."""
     before = element.getprevious()
     if before is None:
         before = element.getparent().getprevious()
-    label = "" if before is None else _text(before)
-    return before if len(label) <= _LONGEST_LABEL and _RELATED.match(label) else None
+    return before if before is not None and _announces(_text(before)) else None
 
 
-def announces(element: Any) -> bool:
-    """Whether an element itself is such a line with its link: `Read more: The last track`."""
-    label, colon, _ = _text(element).partition(":")
-    return bool(colon) and len(label) <= _LONGEST_LABEL and _RELATED.match(label) is not None
+def _announces(label: str) -> bool:
+    return len(label) <= _LONGEST_LABEL and _RELATED.match(label) is not None
 
 
 def _text(element: Any) -> str:
@@ -527,25 +482,31 @@ def _text(element: Any) -> str:
     return text.strip()
 
 
-def _names(element: Any) -> Iterator[str]:
-    yield from (element.get("class") or "").split()
-    yield from (element.get("id") or "").split()
+def _names(element: Any) -> list[str]:
+    return f"{element.get('class') or ''} {element.get('id') or ''}".split()
 
 
-@lru_cache(maxsize=4096)
+def _is_named(element: Any, expression: re.Pattern[str]) -> bool:
+    return any(map(expression.fullmatch, _names(element)))
+
+
 def _names_boilerplate(name: str) -> bool:
-    return name.lower() in _BOILERPLATE_NAMES or _begins_or_ends_with(
-        name, _BOILERPLATE, _BOILERPLATE_STEMS
+    first, last = _ends(name)
+    return (
+        name.lower() in _BOILERPLATE_NAMES
+        or not _BOILERPLATE.isdisjoint((first, last))
+        or first.startswith(_BOILERPLATE_STEMS)
     )
 
 
-@lru_cache(maxsize=4096)
 def _names_comments(name: str) -> bool:
-    return _begins_or_ends_with(name, _COMMENTS)
+    return not _COMMENTS.isdisjoint(_ends(name))
 
 
-def _begins_or_ends_with(name: str, words: frozenset[str], stems: tuple[str, ...] = ()) -> bool:
+@lru_cache(maxsize=8192)
+def _ends(name: str) -> tuple[str, str]:
+    """The first and the last word of a name; none of that of a state or a layout."""
     parts = [each.lower() for each in _WORD.findall(name[:100])]
     if not parts or not _STATES.isdisjoint(parts) or parts[-1] in _LAST_STATES:
-        return False
-    return parts[0] in words or parts[-1] in words or parts[0].startswith(stems)
+        return "", ""
+    return parts[0], parts[-1]

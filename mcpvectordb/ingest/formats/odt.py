@@ -13,17 +13,6 @@ from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset("tracked-changes table-of-content forms sequence-decls note-citation".split())
 WIDEST_REPEAT = 50
-_METADATA_NAMES = {
-    "title": "title",
-    "creator": "author",
-    "initial-creator": "author",
-    "subject": "subject",
-    "language": "language",
-    "description": "description",
-    "keyword": "keywords",
-    "creation-date": "created",
-    "date": "modified",
-}
 
 
 def parse(source: Source) -> Parsed:
@@ -36,18 +25,10 @@ def parse(source: Source) -> Parsed:
         raise markdown.damaged(source.name, "its part content.xml is missing")
     slides = list(root.iter("{*}page"))
     text = list(map(_text, slides)) or _text(root)
-    metadata = _metadata(archive.xml("meta.xml"))
+    metadata = archive.properties("meta.xml")
     # The first heading of a workbook is the name of a sheet, which is not a title.
     has_title = bool(slides) or next(root.iter("{*}h"), None) is not None
     return markdown.finish(source, text, metadata, headings=int(has_title))
-
-
-def _metadata(root: Any) -> dict[str, str]:
-    metadata: dict[str, str] = {}
-    for element in root.iter():
-        if (key := _METADATA_NAMES.get(local(element))) and element.text:
-            metadata.setdefault(key, element.text)
-    return metadata
 
 
 def _text(root: Any) -> str:
@@ -85,7 +66,11 @@ class _OdtReader:
         if name in ("p", "h"):
             self.words.append([element.text or ""])
         elif name == "table":
-            self._start_table(element)
+            parent = element.getparent()
+            if parent is not None and local(parent) == "spreadsheet":
+                self.blocks.append((markdown.heading(1, value(element, "name")), False))
+                self.sheet = True
+            self.tables.append([])
         elif name == "table-row" and self.tables:
             self.tables[-1].append([])
         elif name == "table-cell" and self.tables and self.tables[-1]:
@@ -99,20 +84,33 @@ class _OdtReader:
         elif name == "a" and self.words:
             self.links.append((len(self.words[-1]), value(element, "href")))
             self.words[-1].append(element.text or "")
+        elif name == "desc" and self.words:
+            self.words[-1].append(markdown.image(element.text or ""))
         elif name == "desc":
-            self._describe(element.text or "")
+            self.blocks.append((markdown.image(element.text or ""), False))
         elif name in ("creator", "date", "date-string") and self.notes:
             pass  # of a comment
         elif name == "annotation":
             self.notes += 1
+        elif name == "s" and self.words:
+            count = value(element, "c")
+            self.words[-1].append(" " * (min(int(count), 100) if count.isdigit() else 1))
         elif self.words:
-            self.words[-1].append(_space(name, element) + (element.text or ""))
+            space = {"tab": "\t", "line-break": "\n"}.get(name, "")
+            self.words[-1].append(space + (element.text or ""))
 
     def end(self, name: str, element: Any) -> None:
         if name in ("p", "h") and self.words:
             self._add(markdown.line("".join(self.words.pop())), name, element)
         elif name == "table" and self.tables:
-            self._end_table()
+            rows = self.tables.pop()
+            if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a nested table
+                inner = ", ".join(cell for row in rows for cell in row if cell)
+                self.tables[-1][-1][-1] += f" {inner}"
+            elif self.sheet:
+                self.blocks += [(table, False) for table in sheet_tables(rows)]
+            else:
+                self.blocks.append((markdown.table(rows), False))
         elif name == "table-cell" and self.tables and self.tables[-1]:
             repeat = value(element, "number-columns-repeated")
             row = self.tables[-1][-1]
@@ -127,14 +125,6 @@ class _OdtReader:
             self.notes -= 1
         elif name == "frame":
             self.titles -= value(element, "class") == "title"
-
-    def _describe(self, text: str) -> None:
-        """Add what an image shows, to the paragraph that it is in or as a block."""
-        image = markdown.image(text)
-        if self.words:
-            self.words[-1].append(image)
-        elif image:
-            self.blocks.append((image, False))
 
     def _add(self, text: str, name: str, element: Any) -> None:
         if not text:
@@ -154,26 +144,3 @@ class _OdtReader:
             self.marked = False
         else:
             self.blocks.append((markdown.prose(text), False))
-
-    def _start_table(self, element: Any) -> None:
-        parent = element.getparent()
-        if parent is not None and local(parent) == "spreadsheet":
-            self.blocks.append((markdown.heading(1, value(element, "name")), False))
-            self.sheet = True
-        self.tables.append([])
-
-    def _end_table(self) -> None:
-        rows = self.tables.pop()
-        if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a nested table
-            self.tables[-1][-1][-1] += " " + ", ".join(cell for row in rows for cell in row if cell)
-        elif self.sheet:
-            self.blocks += [(table, False) for table in sheet_tables(rows)]
-        else:
-            self.blocks.append((markdown.table(rows), False))
-
-
-def _space(name: str, element: Any) -> str:
-    if name == "s":
-        count = value(element, "c")
-        return " " * (min(int(count), 100) if count.isdigit() else 1)
-    return {"tab": "\t", "line-break": "\n"}.get(name, "")

@@ -40,16 +40,13 @@ class OleStreams:
         except Exception:  # properties are a convenience; their parser raises errors of any class
             return {}
         values = {key: getattr(found, key) for key in ("title", "author", "subject", "keywords")}
-        return {key: _text(value) for key, value in values.items() if value}
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("cp1252", "replace")
+        for key, value in values.items():
+            if isinstance(value, bytes):
+                try:
+                    values[key] = value.decode()
+                except UnicodeDecodeError:
+                    values[key] = value.decode("cp1252", "replace")
+        return {key: str(value) for key, value in values.items() if value}
 
 
 # --- DOC: paragraphs and the rows of tables, without their styles
@@ -159,25 +156,21 @@ def _pages(stream: bytes, edit: int) -> list[str]:
     document, places = _directory(stream, edit)
     top = list(_records(_record(stream, places[document]).content))
     notes: dict[int, str] = {}
-    for each in _listed(top, NOTES_LIST):
-        record = _record(stream, places[each.number])
+    for number, _, _ in _listed(top, NOTES_LIST):
+        record = _record(stream, places[number])
         for child in _records(record.content):
             if child.kind == NOTES:
-                texts = (text for _, text in _texts(record))
-                notes[struct.unpack_from("<I", child.content)[0]] = " ".join(texts)
-    return [
-        markdown.blocks(
-            [
-                *(
-                    markdown.heading(1, text) if title else markdown.prose(text)
-                    for title, text in each.texts
-                    + list(_texts(_record(stream, places[each.number])))
-                ),
-                f"Notes: {notes[each.id]}" if notes.get(each.id) else "",
-            ]
-        )
-        for each in _listed(top, SLIDES_LIST)
-    ]
+                said = " ".join(text for _, text in _texts(record))
+                notes[struct.unpack_from("<I", child.content)[0]] = said
+    pages = []
+    for number, id, listed in _listed(top, SLIDES_LIST):
+        blocks = [
+            markdown.heading(1, text) if title else markdown.prose(text)
+            for title, text in (*listed, *_texts(_record(stream, places[number])))
+        ]
+        note = notes.get(id)
+        pages.append(markdown.blocks([*blocks, f"Notes: {note}" if note else ""]))
+    return pages
 
 
 def _directory(stream: bytes, edit: int) -> tuple[int, dict[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import (
-    OfficeArchive,
+    Archive,
     chart_markdown,
     children,
     find,
@@ -24,7 +24,7 @@ DECORATION = ("sldNum", "dt", "ftr", "hdr", "sldImg")
 
 def parse(source: Source) -> Parsed:
     """Return the text of a presentation, slide by slide."""
-    archive = OfficeArchive(source)
+    archive = Archive(source)
     part = archive.main_part("ppt/presentation.xml")
     targets = {key: target for key, (_, target) in archive.relations(part).items()}
     order = find(archive.xml(part), "sldIdLst")
@@ -35,7 +35,7 @@ def parse(source: Source) -> Parsed:
     return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
-def _slide(archive: OfficeArchive, part: str) -> str:
+def _slide(archive: Archive, part: str) -> str:
     root = archive.xml(part)
     linked, targets = archive.relations(part), archive.links(part)
     shapes = root.iter("{*}sp", "{*}graphicFrame", "{*}pic")
@@ -50,7 +50,12 @@ def _slide(archive: OfficeArchive, part: str) -> str:
         elif kind == "comments":
             blocks += _comments(archive.xml(target))
     notes = markdown.blocks(
-        _notes(archive.xml(target)) for kind, target in linked.values() if kind == "notesSlide"
+        text
+        for kind, target in linked.values()
+        if kind == "notesSlide"
+        for shape in archive.xml(target).iter("{*}sp")
+        if _placeholder(shape) == "body"
+        for _, text in _paragraphs(shape, {})
     )
     return markdown.blocks([*blocks, notes and f"Notes: {notes}"])
 
@@ -99,11 +104,6 @@ def _bullets(element: Any, targets: Mapping[str, str]) -> str:
     if len(paragraphs) == 1:
         return markdown.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)
-
-
-def _notes(root: Any) -> str:
-    bodies = (shape for shape in root.iter("{*}sp") if _placeholder(shape) == "body")
-    return "\n\n".join(text for body in bodies for _, text in _paragraphs(body, {}))
 
 
 def _paragraphs(element: Any, targets: Mapping[str, str]) -> list[tuple[int, str]]:

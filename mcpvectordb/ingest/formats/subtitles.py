@@ -49,12 +49,11 @@ def _cues(text: str) -> Iterator[Cue]:
         if at is not None and (found := _TIMES.match(lines[at])):
             numbers = [int(number or 0) for number in found.groups()]
             spoken = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1 :]))))
-            start, end = _seconds(numbers[:3]), _seconds(numbers[3:])
+            start, end = (
+                hours * 3600 + minutes * 60 + seconds
+                for hours, minutes, seconds in (numbers[:3], numbers[3:])
+            )
             yield Cue(start, end, markdown.line(spoken))
-
-
-def _seconds(numbers: list[int]) -> int:
-    return numbers[0] * 3600 + numbers[1] * 60 + numbers[2]
 
 
 def _paragraphs(cues: list[Cue]) -> Iterator[str]:
@@ -65,19 +64,11 @@ def _paragraphs(cues: list[Cue]) -> Iterator[str]:
         if cue.text and cue.text != (said[-1] if said else ""):
             said.append(cue.text)
         following = cues[at + 1].start if at + 1 < len(cues) else None
-        if (
-            following is None
-            or following - cue.end >= PAUSE_SECONDS
-            or _is_full(said, following - start)
-        ):
+        most = PARAGRAPH_SECONDS * (1 if said and said[-1][-1] in ".!?…。！？" else 3)
+        if following is None or following - cue.end >= PAUSE_SECONDS or following - start >= most:
             if said:
                 yield f"[{_clock(start)}] {' '.join(said)}"
             start, said = following or 0, []
-
-
-def _is_full(said: list[str], seconds: int) -> bool:
-    ended = bool(said) and said[-1][-1] in ".!?…。！？"
-    return seconds >= PARAGRAPH_SECONDS * (1 if ended else 3)
 
 
 def _clock(seconds: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import unescape
 from io import BytesIO
 from itertools import groupby
@@ -18,7 +18,7 @@ from python_calamine import CalamineError, CalamineWorkbook
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats import OLE, markdown
 from mcpvectordb.ingest.formats.archive import (
-    OfficeArchive,
+    Archive,
     chart_markdown,
     find,
     relation_id,
@@ -32,11 +32,19 @@ _ATTRIBUTE = re.compile(r"""([\w:]+)=["']([^"']*)["']""")
 
 def parse(source: Source) -> Parsed:
     """Return the sheets of a workbook with their last calculated values, comments and charts."""
+    metadata: dict[str, str] = {}
+    extras: dict[str, list[str]] = {}
     if source.raw.startswith(OLE):
         _check_container(source)
-        return _workbook(source, {}, {})
-    archive = OfficeArchive(source)
-    return _workbook(source, archive.properties(), _extras(archive))
+    else:
+        archive = Archive(source)
+        metadata, extras = archive.properties(), _extras(archive)
+    sheets = [
+        markdown.blocks([markdown.heading(1, name), *tables, *extras.get(name, ())])
+        for name, tables in _sheets(source)
+        if any(tables) or extras.get(name)
+    ]
+    return markdown.finish(source, markdown.blocks(sheets), metadata, headings=0)
 
 
 def _check_container(source: Source) -> None:
@@ -59,19 +67,7 @@ def _check_container(source: Source) -> None:
                 raise markdown.damaged(source.name, f"its {stream} cannot be found")
 
 
-def _workbook(
-    source: Source, metadata: Mapping[str, str], extras: Mapping[str, list[str]]
-) -> Parsed:
-    """The sheets of a workbook in any format that calamine reads, each with its extra blocks."""
-    sheets = [
-        markdown.blocks([markdown.heading(1, name), *tables, *extras.get(name, ())])
-        for name, tables in _sheets(source)
-        if any(tables) or extras.get(name)
-    ]
-    return markdown.finish(source, markdown.blocks(sheets), metadata, headings=0)
-
-
-def _extras(archive: OfficeArchive) -> dict[str, list[str]]:
+def _extras(archive: Archive) -> dict[str, list[str]]:
     """What the sheets of an XLSX have beside their cells: links, comments and charts."""
     part = archive.main_part("xl/workbook.xml")
     if not part.endswith(".xml"):  # XLSB
@@ -84,7 +80,7 @@ def _extras(archive: OfficeArchive) -> dict[str, list[str]]:
     }
 
 
-def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
+def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
     if targets := archive.links(part):
         # Found by their form, because parsing a large sheet once more would take seconds.
         for tag in _HYPERLINK.findall(archive.read(part).decode("utf-8", "replace")):
@@ -155,7 +151,9 @@ def sheet_tables(rows: Iterable[Row]) -> list[str]:
         table = list(group)
         while len(table) > 1 and _width(table[0]) == 1 < _width(table[1]):
             found.append(markdown.table([table.pop(0)]))
-        if header and not _is_header(table[0]) and _fits(table, header):
+        columns = {at for row in table for at, cell in enumerate(row) if cell}
+        is_below = len(columns) > 1 and all(at < len(header) and header[at] for at in columns)
+        if is_below and not _is_header(table[0]):
             table, waiting = [header, *table], ()
         elif waiting:
             found.append(markdown.table([waiting]))
@@ -180,9 +178,3 @@ def _is_header(row: Row) -> bool:
     return (
         len(names) > 1 and len(set(names)) == len(names) and not any(map(_VALUE.fullmatch, names))
     )
-
-
-def _fits(table: Sequence[Row], header: Row) -> bool:
-    """Whether all cells of a table are below names of the header, and several of them."""
-    columns = {at for row in table for at, cell in enumerate(row) if cell}
-    return len(columns) > 1 and all(at < len(header) and header[at] for at in columns)
