@@ -25,47 +25,34 @@ WIDTH, HEIGHT = 800, 100_000
 
 def parse(source: Source) -> Parsed:
     """Return the text of a book, chapter by chapter."""
-    kind = _kind(source)
-    if kind in ("epub", "xps"):
-        _check_archive(Archive(source))
-    elif kind == "fb2":
-        _check_xml(source)
+    kind = "xps"  # MuPDF's name of the format
+    if source.raw[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
+        kind = "mobi"
+    elif not source.raw.startswith(b"PK"):
+        kind = "fb2"
+        try:
+            expat.ParserCreate().Parse(source.raw, True)  # MuPDF 1.28 crashes on broken XML
+        except expat.ExpatError as error:
+            raise markdown.damaged(source.name, error) from None
+    else:
+        archive = Archive(source)
+        is_marked = b"mimetypeapplication/epub+zip" in source.raw[:200]
+        if is_marked or "META-INF/container.xml" in archive.members:
+            kind = "epub"
+        encrypted = b"xmlenc#aes" in archive.read("META-INF/encryption.xml")
+        if encrypted or "META-INF/rights.xml" in archive.members:
+            raise ParseFailed(f"{source.name} is encrypted (DRM) and cannot be read")
     document = open_document(source, kind)
     try:
-        pages = (
-            list(_chapters(document))
-            if document.is_reflowable
-            else [ordered(read_page(page)) for page in document]
-        )
+        if document.is_reflowable:
+            pages = list(_chapters(document))
+        else:
+            pages = [ordered(read_page(page)) for page in document]
         texts = markdown_pages(pages, outline(document))
     except (RuntimeError, ValueError) as error:
         raise markdown.damaged(source.name, error) from None
     metadata = {key: document.metadata.get(key) for key in ("title", "author")}
     return markdown.finish(source, texts[0] if len(texts) == 1 else texts, metadata)
-
-
-def _kind(source: Source) -> str:
-    """MuPDF's name of the format, by the content."""
-    if source.raw[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
-        return "mobi"
-    if not source.raw.startswith(b"PK"):
-        return "fb2"
-    marked = b"mimetypeapplication/epub+zip" in source.raw[:200]
-    return "epub" if marked or b"META-INF/container.xml" in source.raw else "xps"
-
-
-def _check_archive(archive: Archive) -> None:
-    encrypted = b"xmlenc#aes" in archive.read("META-INF/encryption.xml")
-    if encrypted or "META-INF/rights.xml" in archive.members:
-        raise ParseFailed(f"{archive.name} is encrypted (DRM) and cannot be read")
-
-
-def _check_xml(source: Source) -> None:
-    """Refuse XML that is not well-formed: MuPDF 1.28 crashes on it."""
-    try:
-        expat.ParserCreate().Parse(source.raw, True)
-    except expat.ExpatError as error:
-        raise markdown.damaged(source.name, error) from None
 
 
 def _chapters(document: Any) -> Iterator[list[TextBlock]]:

@@ -6,6 +6,7 @@ import email.parser  # loaded late otherwise, for each file
 import email.policy
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
@@ -35,7 +36,11 @@ def parse(source: Source) -> Parsed:
         raise ParseFailed(
             f"{source.name} is not a mail: it has no header lines such as From: and Subject:"
         )
-    note = reader.note()
+    note, count = "", len(reader.unread)
+    if count:
+        names = ", ".join(reader.unread[:20]) + (", …" if count > 20 else "")
+        have = "attachment has" if count == 1 else "attachments have"
+        note = f"{count} {have} no text that can be read: {names}"
     if len(messages) > 1:
         return markdown.finish(source, pages, {"messages": len(pages)}, headings=0, note=note)
     subject, metadata = _header(messages[0], "Subject"), _metadata(messages[0])
@@ -43,42 +48,31 @@ def parse(source: Source) -> Parsed:
 
 
 def _read(raw: bytes) -> Iterator[EmailMessage]:
-    for each in _messages(raw):
+    """The messages of a mailbox, split at its "From sender date" lines; a single message as is."""
+    messages = [raw]
+    if _ENVELOPE.match(raw):
+        starts = [
+            found
+            for found in _ENVELOPE.finditer(raw)
+            if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
+        ]
+        ends = [*(found.start() for found in starts[1:]), len(raw)]
+        messages = [
+            _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    for each in messages:
         message = email.message_from_bytes(each, policy=email.policy.default)
         if isinstance(message, EmailMessage):
             yield message
 
 
-def _messages(raw: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox, split at its "From sender date" lines; a single message as is."""
-    if not _ENVELOPE.match(raw):
-        yield raw
-        return
-    starts = [
-        found
-        for found in _ENVELOPE.finditer(raw)
-        if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
-    ]
-    for at, start in enumerate(starts):
-        end = starts[at + 1].start() if at + 1 < len(starts) else len(raw)
-        yield _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
-
-
 class _MailReader:
-    """Writes messages and, after each, the text of what is attached to it."""
+    """Writes messages, each with the text of what is attached to it; `unread` names the rest."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.unread: list[str] = []
-
-    def note(self) -> str:
-        """Which attachments could not be read; "" if all were."""
-        if not self.unread:
-            return ""
-        names = ", ".join(self.unread[:20]) + (", …" if len(self.unread) > 20 else "")
-        count = len(self.unread)
-        have = "attachment has" if count == 1 else "attachments have"
-        return f"{count} {have} no text that can be read: {names}"
 
     def page(self, message: EmailMessage, depth: int = 0) -> str:
         """A message as Markdown."""
@@ -181,15 +175,8 @@ def _metadata(message: Any) -> dict[str, Any]:
         key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")
     }
     metadata["message_id"] = _header(message, "Message-ID")
-    metadata["date"] = _date(_header(message, "Date"))
+    with suppress(ValueError, TypeError, OverflowError):  # an invalid header
+        moment = parsedate_to_datetime(_header(message, "Date"))
+        metadata["date"] = (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
     metadata["attachments"] = _attachments(message)
     return metadata
-
-
-def _date(text: str) -> str:
-    """The time in ISO 8601 and UTC; "" for an invalid header."""
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, OverflowError):
-        return ""
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()

@@ -57,7 +57,12 @@ def parse(source: Source) -> Parsed:
         [] if number in blank.all else ordered(page)
         for number, page in enumerate(without_running_titles(pages), 1)
     ]
-    texts = _with_whole_words(markdown_pages(blocks, listed))
+    texts = markdown_pages(blocks, listed)
+    for at in range(1, len(texts)):  # a word that is hyphenated at the end of a page ends there
+        rest = re.match(r"([^\W\d_]+\S*)\s?", texts[at])
+        if rest and _is_broken(texts[at - 1], rest[1]):
+            texts[at - 1] = texts[at - 1][:-1] + rest[1]
+            texts[at] = texts[at][rest.end() :]
     metadata["pages"] = len(texts)
     note = blank.note(len(pages))
     return markdown.finish(source, texts, metadata, note=note, images=blank.drawn)
@@ -170,20 +175,15 @@ def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int])
     ]
 
 
-def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
-    """The font size of most of the text."""
-    sizes: Counter[float] = Counter()
-    for row in (row for blocks in pages for block in blocks for row in block):
-        if row.size and not row.mono:
-            sizes[row.size] += len(row.text)
-    return sizes.most_common(1)[0][0] if sizes else 10.0
-
-
 class PdfStyle:
-    """What font sizes and weights mean in one document."""
+    """What font sizes and weights mean in one document; `body` is the size of most of its text."""
 
     def __init__(self, pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> None:
-        self.body, self.listed = _body_size(pages), listed
+        sizes: Counter[float] = Counter()
+        for row in (row for blocks in pages for block in blocks for row in block):
+            if row.size and not row.mono:
+                sizes[row.size] += len(row.text)
+        self.body, self.listed = sizes.most_common(1)[0][0] if sizes else 10.0, listed
         large = {
             rows[0].size
             for blocks in pages
@@ -197,22 +197,19 @@ class PdfStyle:
         """Return the blocks, with the separate lines of a long title joined into one block."""
         joined: list[TextBlock] = []
         for block in blocks:
-            last = joined[-1] if joined else None
-            if last and self._continues(last, block):
-                joined[-1] = last + block
+            last = joined[-1] if joined else []
+            rows, size = last + block, block[0].size
+            if (
+                last
+                and len(rows) <= LONGEST_TITLE_ROWS
+                and self._large(rows[0])
+                and {row.size for row in rows} == {size}
+                and 0 <= block[0].box.y0 - last[-1].box.y1 + size / 2 <= 2 * size
+            ):
+                joined[-1] = rows
             else:
                 joined.append(block)
         return joined
-
-    def _continues(self, title: TextBlock, block: TextBlock) -> bool:
-        rows = title + block
-        gap = block[0].box.y0 - title[-1].box.y1
-        return (
-            len(rows) <= LONGEST_TITLE_ROWS
-            and self._large(rows[0])
-            and {row.size for row in rows} == {rows[0].size}
-            and 0 <= gap + rows[0].size / 2 <= 2 * rows[0].size
-        )
 
     def markdown(self, block: TextBlock) -> Iterable[str]:
         """Return the block's headings, code and paragraphs."""
@@ -229,13 +226,11 @@ class PdfStyle:
                 yield _items(rows)
 
     def _runs(self, block: TextBlock) -> Iterable[list[TextRow]]:
-        for _, rows in groupby(
-            block, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))
-        ):
-            yield list(rows)
+        def style(row: TextRow) -> tuple[bool, float, bool]:
+            is_listed = row.bold and _key(row.text) in self.listed
+            return row.mono, self._large(row) and row.size, is_listed
 
-    def _is_listed(self, row: TextRow) -> bool:
-        return row.bold and _key(row.text) in self.listed
+        return (list(rows) for _, rows in groupby(block, style))
 
     def _large(self, row: TextRow) -> bool:
         return row.size >= self.body * HEADING_SCALE
@@ -254,17 +249,13 @@ class PdfStyle:
             return listed
         if rows[0].size in self.levels:
             return self.levels[rows[0].size]
-        return len(self.levels) + 1 if _stands_out(rows, text) else 0
-
-
-def _stands_out(rows: Sequence[TextRow], text: str) -> bool:
-    """Whether short bold rows look like a heading."""
-    return (
-        all(row.bold and not row.mono for row in rows)
-        and len(text) <= 80
-        and text[-1] not in ".,;:"
-        and (text[0].isupper() or text[0].isdigit())
-    )
+        stands_out = (
+            all(row.bold and not row.mono for row in rows)
+            and len(text) <= 80
+            and text[-1] not in ".,;:"
+            and (text[0].isupper() or text[0].isdigit())
+        )
+        return len(self.levels) + 1 if stands_out else 0
 
 
 def _key(text: str) -> str:
@@ -283,17 +274,6 @@ def _paragraph(rows: Sequence[TextRow]) -> str:
 def _is_broken(text: str, rest: str) -> bool:
     """Whether a text ends in a hyphenated word that the rest continues."""
     return text[-1:] == "-" and text[-3:-1].isalpha() and rest[:1].islower()
-
-
-def _with_whole_words(texts: list[str]) -> list[str]:
-    """The pages, with a word that is hyphenated at the end of one completed there."""
-    texts = list(texts)
-    for at in range(1, len(texts)):
-        rest = re.match(r"([^\W\d_]+\S*)\s?", texts[at])
-        if rest and _is_broken(texts[at - 1], rest[1]):
-            texts[at - 1] = texts[at - 1][:-1] + rest[1]
-            texts[at] = texts[at][rest.end() :]
-    return texts
 
 
 def _items(rows: Sequence[TextRow]) -> str:

@@ -94,11 +94,6 @@ class TextRow(NamedTuple):
         text = " ".join(word.text for word in words)
         return self._replace(box=around(words), text=text, words=tuple(words))
 
-    def turned(self, turn: Turn) -> TextRow:
-        """Return the row after a rotation of the page."""
-        words = tuple(PlacedWord(turn(word.box), word.text) for word in self.words)
-        return self._replace(box=turn(self.box), words=words)
-
 
 Turn = Callable[[Box], Box]
 
@@ -144,9 +139,15 @@ def page_text(page: Any) -> PageText:
     for direction, row in directed:
         letters[direction] += len(row.text)
     most = letters.most_common(1)[0][0]
-    turn = _turn(most, width, height)
-    if turn:
-        directed = [(direction, row.turned(turn)) for direction, row in directed]
+    turns: dict[str, Turn] = {  # of boxes, after which text of this direction runs to the right
+        "up": lambda box: Box(height - box.y1, box.x0, height - box.y0, box.x1),
+        "down": lambda box: Box(box.y0, width - box.x1, box.y1, width - box.x0),
+        "left": lambda box: Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0),
+    }
+    if turn := turns.get(most):
+        for at, (direction, row) in enumerate(directed):
+            turned = tuple(PlacedWord(turn(word.box), word.text) for word in row.words)
+            directed[at] = direction, row._replace(box=turn(row.box), words=turned)
     rows = [row for direction, row in directed if direction == most]
     others = (row for direction, row in directed if direction != most)
     aside = [row._replace(size=0.0, bold=False, mono=False) for row in others]  # no heading or code
@@ -177,16 +178,6 @@ def _direction(vector: tuple[float, float]) -> str:
     if abs(x) <= STRAIGHT:
         return "down" if y > 0 else "up"
     return ""
-
-
-def _turn(direction: str, width: float, height: float) -> Turn | None:
-    """The rotation of boxes after which text of this direction runs to the right."""
-    turns: dict[str, Turn] = {
-        "up": lambda box: Box(height - box.y1, box.x0, height - box.y0, box.x1),
-        "down": lambda box: Box(box.y0, width - box.x1, box.y1, width - box.x0),
-        "left": lambda box: Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0),
-    }
-    return turns.get(direction)
 
 
 # --- what a PDF repeats on its pages: running titles, page numbers, watermarks, stamps
@@ -229,7 +220,8 @@ def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
     kept = []
     for page in pages:
         for row in page.rows + page.aside:
-            if id(row) in titles and not _is_number(row) and not seen.issuperset(_words(row)):
+            is_number = not row.text.lower().strip("0123456789ivxlcdm-–—/|. ")
+            if id(row) in titles and not is_number and not seen.issuperset(_words(row)):
                 titles.remove(id(row))
                 seen.update(_words(row))
         kept.append(
@@ -254,10 +246,6 @@ def _slot(row: TextRow, page: PageText) -> Slot | None:
 def _key(row: TextRow) -> str:
     """The row's text and size without what changes from page to page."""
     return f"{row.size} {re.sub(r'[0-9]+', '#', row.text.lower())}"
-
-
-def _is_number(row: TextRow) -> bool:
-    return not row.text.lower().strip("0123456789ivxlcdm-–—/|. ")
 
 
 def _words(row: TextRow) -> list[str]:
@@ -317,7 +305,11 @@ def _without_bridges(rows: Sequence[TextRow]) -> list[TextRow]:
         for run in _successive(rows, group):
             for start in run:
                 cuts.setdefault(start.row, set()).add(start.word)
-    return [part for at, row in enumerate(rows) for part in _divided(row, cuts.get(at, {0}))]
+    divided = []
+    for at, row in enumerate(rows):
+        bounds = sorted({0, *cuts.get(at, ()), len(row.words)})
+        divided += [row.part(row.words[start:end]) for start, end in pairwise(bounds)] or [row]
+    return divided
 
 
 class _Start(NamedTuple):
@@ -358,13 +350,6 @@ def _successive(rows: Sequence[TextRow], starts: list[_Start]) -> Iterable[list[
         if len(run) >= MANY_ROWS:
             yield run
         run = []
-
-
-def _divided(row: TextRow, cuts: set[int]) -> Iterable[TextRow]:
-    if cuts <= {0}:
-        return [row]
-    bounds = sorted({0, *cuts, len(row.words)})
-    return (row.part(row.words[start:end]) for start, end in pairwise(bounds))
 
 
 # --- columns
@@ -480,28 +465,18 @@ def _lines(rows: Sequence[TextRow]) -> Column:
         else:
             lines.append([row])
     lines.sort(key=lambda line: line[0].box.y0)
-    return [_joined(line) for line in lines]
+    return [reduce(_joined, sorted(line, key=lambda row: row.box.x0)) for line in lines]
 
 
-def _joined(pieces: list[TextRow]) -> TextRow:
-    pieces.sort(key=lambda row: row.box.x0)
-    joined = pieces[0]
-    for row in pieces[1:]:
-        longer = joined if len(joined.text) >= len(row.text) else row
-        joined = longer._replace(
-            box=joined.box.around(row.box),
-            text=joined.text + _gap(joined, row) + row.text,
-            words=joined.words + row.words,
-        )
-    return joined
-
-
-def _gap(left: TextRow, right: TextRow) -> str:
-    """The white space between two pieces: as many spaces as fit in code, a tab between cells."""
+def _joined(left: TextRow, right: TextRow) -> TextRow:
+    """Two pieces of a line with as many spaces between them as fit in code, a tab between cells."""
     gap = right.box.x0 - left.box.x1
+    space = "\t" if gap > 2 * left.size else " "
     if left.mono and right.mono:
-        return " " * max(1, round(gap / _width(left)))
-    return "\t" if gap > 2 * left.size else " "
+        space = " " * max(1, round(gap / _width(left)))
+    longer = left if len(left.text) >= len(right.text) else right
+    text, words = left.text + space + right.text, left.words + right.words
+    return longer._replace(box=left.box.around(right.box), text=text, words=words)
 
 
 def _width(row: TextRow) -> float:
