@@ -78,7 +78,7 @@ def split(
             f"a chunk needs a size of at least 1 and an overlap of at least 0, not {size} and "
             f"{overlap}"
         )
-    return _Splitter(text, starts, size, min(overlap, size - 1), kind, pages).spans(most)
+    return _Splitter(text, starts, size, kind, pages).spans(min(overlap, size - 1), most)
 
 
 class _Section(NamedTuple):
@@ -97,15 +97,9 @@ class _Splitter:
     """Splits one text. Every cut is before a visible character or at the end of the text."""
 
     def __init__(
-        self,
-        text: str,
-        starts: Sequence[int],
-        size: int,
-        overlap: int,
-        kind: Kind,
-        pages: Sequence[int],
+        self, text: str, starts: Sequence[int], size: int, kind: Kind, pages: Sequence[int]
     ) -> None:
-        self.text, self.overlap, self.pages = text, overlap, pages
+        self.text, self.pages = text, pages
         self.starts = _with_long_tokens_divided(text, starts)
         self.first = self.visible(body_start(text, kind))
         is_short = self.count(self.first, len(text)) <= WHOLE_TEXT
@@ -122,15 +116,18 @@ class _Splitter:
         self.no_overlap_at = {*self.heading_starts, *self.block_starts, *self.barriers}
         self.newlines = array("q", (each.start() for each in re.finditer("\n", text)))
 
-    def spans(self, most: int | None) -> list[Span]:
+    def spans(self, overlap: int, most: int | None) -> list[Span]:
         spans: list[Span] = []
         tile, start = 0, self.first
         first = start
         while tile < len(self.text) and len(spans) != most:
-            room = self.size - self.count(start, first) - self.header_tokens(start)
+            room = self.size - self.count(start, first)
+            block = self.block_around(start)
+            if block and self.is_carried(block):  # its header gets at most half of the tokens
+                room -= min(self.count(block.start, block.header_end), self.size // 2)
             cut = self.cut(first, max(1, room))
             spans.append(self.span(start, tile, cut))
-            start = self.overlap_start(first, cut)
+            start = self.overlap_start(first, cut, overlap)
             tile = first = cut
         return spans
 
@@ -192,13 +189,6 @@ class _Splitter:
         block = self.outline.blocks[i] if i >= 0 else None
         return block if block and offset < block.end else None
 
-    def header_tokens(self, start: int) -> int:
-        """The tokens that a chunk leaves to the header of its block, at most half of its own."""
-        block = self.block_around(start)
-        if block is None or not self.is_carried(block):
-            return 0
-        return min(self.count(block.start, block.header_end), self.size // 2)
-
     def is_carried(self, block: Block) -> bool:
         """Whether the parts of a block repeat its header, which is shorter than a chunk."""
         return self.count(block.start, block.header_end) <= self.size
@@ -210,7 +200,10 @@ class _Splitter:
         limit = self.after(first, room)
         if (stop := self.stop(first, limit)) is not None:
             return stop
-        limit = self.before_tail(first, limit)
+        i = bisect_right(self.tails, first)
+        if i < len(self.tails) and self.tails[i] <= limit:  # leave headings without text some text
+            last = self.starts[bisect_left(self.starts, self.tails[i]) - 1]
+            limit = last if last > first else limit
         block = self.block_across(first, limit)
         limit = limit if block is None else block
         if (section := self.strongest(first, limit, HEADING)) is not None:
@@ -221,16 +214,9 @@ class _Splitter:
         if best is not None and self.strongest(half, limit, OUTER) is None:
             best = self.strongest(quarter, limit, OUTER) or best  # rather than inside a statement
         if best is None and block is None:
-            best = self.last_sentence(half, limit) or self.last_word(half, limit)
+            sentences = [each.end() for each in _SENTENCE.finditer(self.text, half, limit)]
+            best = sentences[-1] if sentences else self.last_word(half, limit)
         return limit if best is None else best
-
-    def before_tail(self, first: int, limit: int) -> int:
-        """The limit, or an offset before it that leaves some text to headings without text."""
-        i = bisect_right(self.tails, first)
-        if i == len(self.tails) or self.tails[i] > limit:
-            return limit
-        last = self.starts[bisect_left(self.starts, self.tails[i]) - 1]
-        return last if last > first else limit
 
     def stop(self, first: int, limit: int) -> int | None:
         """Where the page, section or text ends; None if beyond the limit."""
@@ -268,10 +254,6 @@ class _Splitter:
                 return cuts[i] if strengths[i] == BODY else first
         return first
 
-    def last_sentence(self, least: int, limit: int) -> int | None:
-        ends = [each.end() for each in _SENTENCE.finditer(self.text, least, limit)]
-        return ends[-1] if ends else None
-
     def last_word(self, least: int, limit: int) -> int | None:
         if self.text[limit - 1].isspace():
             return limit
@@ -280,24 +262,12 @@ class _Splitter:
 
     # Where the next chunk begins
 
-    def overlap_start(self, first: int, cut: int) -> int:
+    def overlap_start(self, first: int, cut: int, overlap: int) -> int:
         """The start of the chunk after `cut`: that of a line, sentence or word before it."""
-        least = self.earliest_overlap(first, cut)
-        cuts, begins = self.outline.cuts, [first]
-        begins += cuts[(i := bisect_left(cuts, least)) : i + 1]
-        begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
-        begin = min((each for each in begins if least <= each < cut), default=None)
-        if begin is not None:
-            return begin
-        word = _WORD.search(self.text, least, cut)
-        return word.start() if word else cut
-
-    def earliest_overlap(self, first: int, cut: int) -> int:
-        """The first offset from which text before `cut` may be repeated; `cut` if none may be."""
-        if not self.overlap or cut in self.no_overlap_at:
+        if not overlap or cut in self.no_overlap_at:
             return cut
-        least = first
-        i = bisect_left(self.starts, cut) - self.overlap
+        least = first  # the first offset from which text may be repeated
+        i = bisect_left(self.starts, cut) - overlap
         if i > 0:
             least = max(least, self.starts[i] + (self.starts[i - 1] == self.starts[i]))
         heading = bisect_left(self.heading_starts, cut) - 1
@@ -307,7 +277,15 @@ class _Splitter:
         if block >= 0:
             start, end, *_ = self.outline.blocks[block]
             least = max(least, end if end <= cut else start)
-        return min(least, cut)
+        least = min(least, cut)
+        cuts, begins = self.outline.cuts, [first]
+        begins += cuts[(i := bisect_left(cuts, least)) : i + 1]
+        begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
+        begin = min((each for each in begins if least <= each < cut), default=None)
+        if begin is not None:
+            return begin
+        word = _WORD.search(self.text, least, cut)
+        return word.start() if word else cut
 
 
 def _with_long_tokens_divided(text: str, starts: Sequence[int]) -> Sequence[int]:

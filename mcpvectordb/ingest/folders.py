@@ -131,11 +131,9 @@ class Walk:
         """Open a folder; one that cannot be read is a failure and has no names."""
         try:
             names, ignore_files = self._listed(path)
-            if ignore_files:
-                text = "\n".join(
-                    _ignore_file(path + name) for name in IGNORE_FILES if name in ignore_files
-                )
-                scope = _Scope(rules_of_file(text), len(relative), scope)
+            found = [_ignore_file(path + each) for each in IGNORE_FILES if each in ignore_files]
+            if found:
+                scope = _Scope(rules_of_file("\n".join(found)), len(relative), scope)
             return _Folder(iter(sorted(names)), path, relative, scope)
         except (FileNotFoundError, NotADirectoryError):
             if not relative:

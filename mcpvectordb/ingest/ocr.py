@@ -18,7 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -95,7 +95,11 @@ class Tesseract(NamedTuple):
         if done.returncode:
             reason = markdown.line(done.stderr.decode(errors="replace"))[:200]
             raise ParseFailed(f"OCR failed: {reason}")
-        return _paragraphs(done.stdout.decode(errors="replace"))
+        # Each paragraph on one line, with hyphenated words joined.
+        text = markdown.clean(done.stdout.decode(errors="replace").replace("\f", "\n\n"))
+        parts = (part.strip() for part in re.split(r"\n\s*\n", text))
+        joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part) for part in parts)
+        return markdown.blocks(map(markdown.prose, map(markdown.line, joined)))
 
     def command(self) -> list[str]:
         """The command that reads a graymap from stdin and writes its text to stdout."""
@@ -107,13 +111,6 @@ class Tesseract(NamedTuple):
         readable = [str(prefix / "lib"), str(prefix / "share"), *filter(None, [self.data])]
         order = (self.program, arguments, readable, self.memory)
         return [sys.executable, "-P", "-c", _START, json.dumps(order)]
-
-
-def _paragraphs(text: str) -> str:
-    """The paragraphs of a page, each on one line with hyphenated words joined."""
-    parts = re.split(r"\n\s*\n", markdown.clean(text.replace("\f", "\n\n")))
-    joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part.strip()) for part in parts)
-    return markdown.blocks(map(markdown.prose, map(markdown.line, joined)))
 
 
 class PageReader(NamedTuple):
@@ -153,16 +150,25 @@ class PageReader(NamedTuple):
         return self._completed(source, answer, draw)
 
     def _completed(self, source: Source, parsed: Parsed, draw: Draw) -> Parsed:
+        """The document with these texts on pages without any, and a note on those that failed."""
         texts, failures = dict[int, str](), dict[int, str]()
-        for page, text in self._read(source, parsed.images, draw):
-            if isinstance(text, IngestError):
-                failures[page] = str(text)
-            elif text:
-                texts[page] = text
+        for page, found in self._read(source, parsed.images, draw):
+            if isinstance(found, IngestError):
+                failures[page] = str(found)
+            elif found:
+                texts[page] = found
         if not texts and not parsed.text.strip():
             reason = next(iter(failures.values()), "OCR found no text in it")
             raise NoText(f"No text found in {source.name}; {reason}")
-        return _merged(parsed, texts, failures)
+        bounds = [*parsed.pages, len(parsed.text)]
+        text, pages = markdown.join_pages(
+            texts.get(number, parsed.text[start:end].strip("\n"))
+            for number, (start, end) in enumerate(pairwise(bounds), 1)
+        )
+        metadata = {**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})}
+        failed = next(iter(failures.values()), "")
+        note = f"OCR of page {ranges(failures)} failed: {failed}" if failures else ""
+        return replace(parsed, text=text, pages=pages, metadata=metadata, note=note, images=())
 
     def _read(
         self, source: Source, pages: Sequence[int], draw: Draw
@@ -219,19 +225,6 @@ def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
         images=images,
         metadata={"pages": pages} if pages > 1 else {},
     )
-
-
-def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str]) -> Parsed:
-    """The document with these texts on pages that had none, and a note on those that failed."""
-    bounds = [*parsed.pages, len(parsed.text)]
-    text, pages = markdown.join_pages(
-        texts.get(number, parsed.text[start:end].strip("\n"))
-        for number, (start, end) in enumerate(pairwise(bounds), 1)
-    )
-    metadata = {**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})}
-    failed = next(iter(failures.values()), "")
-    note = f"OCR of page {ranges(failures)} failed: {failed}" if failures else ""
-    return replace(parsed, text=text, pages=pages, metadata=metadata, note=note, images=())
 
 
 def ranges(numbers: Iterable[int]) -> str:

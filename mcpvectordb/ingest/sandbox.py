@@ -213,8 +213,19 @@ def _confine(ruleset: Callable[[int], int], *, executes: bool = False) -> None:
     _checked(_prctl(_NO_NEW_PRIVS, 1), "prctl")
     if version := _landlock_version():
         _take_files(ruleset(version))
-    if _can_filter():
-        _allow_calls(*_MACHINES[platform.machine()], executes=executes)
+    if not _can_filter():
+        return
+    # Refuse all system calls but those of the tables.
+    architecture, column = _MACHINES[platform.machine()]
+    code = _filter(architecture, column, executes=executes)
+    for numbers in _SIGNALS:
+        code += _code(_argument_check(_Checked(numbers, 0, (os.getpid(),)), column))
+    code += _code([(_RETURN, 0, 0, _REFUSE)])
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
+    )
+    _checked(_prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(header)), "seccomp")
 
 
 def _limit_files_and_processes() -> None:
@@ -325,19 +336,6 @@ def _can_filter() -> bool:
     A 32-bit Python has other numbers for its calls.
     """
     return platform.machine() in _MACHINES and sys.maxsize > 2**32 and _prctl(_GET_SECCOMP) >= 0
-
-
-def _allow_calls(architecture: int, column: int, *, executes: bool) -> None:
-    """Install a filter that refuses all system calls but those of the tables."""
-    code = _filter(architecture, column, executes=executes)
-    for numbers in _SIGNALS:
-        code += _code(_argument_check(_Checked(numbers, 0, (os.getpid(),)), column))
-    code += _code([(_RETURN, 0, 0, _REFUSE)])
-    buffer = ctypes.create_string_buffer(code, len(code))
-    header = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
-    )
-    _checked(_prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(header)), "seccomp")
 
 
 @cache

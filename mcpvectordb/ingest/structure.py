@@ -199,13 +199,8 @@ def _lines(text: str, begin: int, end: int) -> Iterator[_Line]:
     for found in _LINE.finditer(text, begin, end):
         at = found.start()
         first = text.rfind("\n", before, at) + 1 or before
-        yield _Line(
-            at,
-            found.end(),
-            at - first,
-            before == begin or text.find("\n", before, first - 1) >= 0,
-            found[0],
-        )
+        after_blank = before == begin or text.find("\n", before, first - 1) >= 0
+        yield _Line(at, found.end(), at - first, after_blank, found[0])
         before = found.end()
 
 
@@ -231,9 +226,8 @@ def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
     continues = before and line.text[0].islower() and before.rstrip()[-1] not in ".!?:;|。！？：；"
     if line.after_blank or not continues:
         marked = _ITEM.match(line.text) is not None
-        result.add_line(
-            line.at, _strength(line.indent, after_blank=line.after_blank, marked=marked)
-        )
+        strength = _strength(line.indent, after_blank=line.after_blank, marked=marked)
+        result.add_line(line.at, strength)
 
 
 def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) -> None:
@@ -247,7 +241,11 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) 
         opens = line.after_blank or not before
         rows = _table_lines(lines, at)
         if rows:
-            _add_table(result, text, lines[at : at + rows], fits)
+            # Its rows from the second on are cuts if it does not stay whole.
+            header_end, end = lines[at + 1].end, lines[at + rows - 1].end
+            header = text[line.at : header_end].rstrip()
+            cuts = [(row.at, OUTER) for row in lines[at + 3 : at + rows]]
+            result.add_block(Block(line.at, end, header, header_end, "", end), cuts, fits)
             before, alone = lines[at + rows - 1].text, ""
         elif line.indent < 4 and (level := _atx_level(line.text)):
             result.add_heading(line.at, line.end, level, _atx_text(line.text))
@@ -273,13 +271,6 @@ def _table_lines(lines: list[_Line], at: int) -> int:
     while end < len(lines) and "|" in lines[end].text and not lines[end].after_blank:
         end += 1
     return end - at
-
-
-def _add_table(result: Outline, text: str, lines: list[_Line], fits: Fits) -> None:
-    """Add a table, with its rows from the second on as cuts if it does not stay whole."""
-    start, header_end, end = lines[0].at, lines[1].end, lines[-1].end
-    block = Block(start, end, text[start:header_end].rstrip(), header_end, "", end)
-    result.add_block(block, ((row.at, OUTER) for row in lines[3:]), fits)
 
 
 def _atx_level(line: str) -> int:
@@ -312,14 +303,11 @@ def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:
     i = 0
     while i < len(markers):
         mark = markers[i][2]
-        closing = None
-        if len(mark) < unclosed[mark[0]]:
-            closing = next(
-                (markers[k] for k in range(i + 1, len(markers)) if _closes(markers[k], mark)), None
-            )
-        if closing is None:
+        following = range(i + 1, len(markers)) if len(mark) < unclosed[mark[0]] else ()
+        end = next((markers[k].end() for k in following if _closes(markers[k], mark)), None)
+        if end is None:
             unclosed[mark[0]] = min(len(mark), unclosed[mark[0]])
-        end = closing.end() if closing else _end_of_item(text, markers[i])
+            end = _end_of_item(text, markers[i])
         yield markers[i].start(1), end, mark
         while i < len(markers) and markers[i].start(1) < end:
             i += 1
@@ -332,9 +320,7 @@ def _closes(marker: re.Match[str], mark: str) -> bool:
 def _end_of_item(text: str, opener: re.Match[str]) -> int:
     """The end of code without a closing fence: that of its list item, or of the text."""
     column = opener.start(2) - opener.start()
-    outside = (
-        re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end())
-        if column > 1
-        else None
-    )
+    if column < 2:
+        return len(text)
+    outside = re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end())
     return outside.start() if outside else len(text)

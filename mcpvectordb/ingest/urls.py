@@ -85,17 +85,19 @@ def fetch(
             with request(
                 "GET", parsed, addresses, headers, proxy=config.proxy, deadline=deadline
             ) as response:
+                if response.status == 304 and (etag or modified):
+                    return None
                 if response.status not in REDIRECTS or not response.getheader("Location"):
-                    known = bool(etag or modified)
-                    return _source(url, response, known, config, deadline, progress)
+                    return _source(url, response, config, deadline, progress)
                 here = _redirected(here, response)
         except IngestError:
             raise
         except (OSError, HTTPException, ValueError) as error:
             # http.client raises ValueError for a chunk of negative size.
-            raise FetchFailed(
-                f"{parsed.host} could not be fetched from: {_reason(error, deadline)}"
-            ) from error
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            if deadline.passed():
+                reason = f"it took longer than {deadline.seconds:g} seconds (fetch_timeout)"
+            raise FetchFailed(f"{parsed.host} could not be fetched from: {reason[:300]}") from error
     raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
 
 
@@ -164,27 +166,34 @@ def _redirected(here: str, response: HTTPResponse) -> str:
 def _source(
     url: str,
     response: HTTPResponse,
-    conditional: bool,
     config: Config,
     deadline: Deadline,
     progress: ProgressCallback | None,
-) -> Source | None:
-    if response.status == 304 and conditional:
-        return None
+) -> Source:
     if not 200 <= response.status < 300:
         raise FetchFailed(
             f"{url} answered {response.status} {responses.get(response.status, '')}".rstrip()
         )
     limit, encoding = config.max_source_bytes, response.getheader("Content-Encoding", "")
-    pieces = _received(response, limit, deadline, progress)
-    raw = _limited(url, decompressed(pieces, encoding), limit)
+    kept, size = [], 0
+    for piece in decompressed(_received(response, limit, deadline, progress), encoding):
+        size += len(piece)
+        if size > limit:
+            raise TooLarge(f"{url} has more than {limit} bytes {how_to_allow('max_source_bytes')}")
+        kept.append(piece)
+    modified = ""
+    with suppress(ValueError, OverflowError):  # no date, or out of range with its time zone
+        moment = parsedate_to_datetime(response.getheader("Last-Modified", ""))
+        # HTTP dates are always UTC.
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        modified = moment.isoformat(timespec="seconds")
     parts = urlsplit(url)
     return Source(
         source=url,
         name=unquote(parts.path.rstrip("/").rpartition("/")[2]) or parts.netloc,
-        raw=raw,
+        raw=b"".join(kept),
         file_type="url",
-        modified=_iso(response.getheader("Last-Modified", "")),
+        modified=modified,
         media_type=response.getheader("Content-Type", ""),
         etag=response.getheader("ETag", ""),
     )
@@ -209,33 +218,6 @@ def _received(
     deadline.left()
     if total is not None and done < total:
         raise HTTPException(f"the connection ended after {done} of {total} bytes")
-
-
-def _limited(url: str, pieces: Iterator[bytes], limit: int) -> bytes:
-    kept, size = [], 0
-    for piece in pieces:
-        size += len(piece)
-        if size > limit:
-            raise TooLarge(f"{url} has more than {limit} bytes {how_to_allow('max_source_bytes')}")
-        kept.append(piece)
-    return b"".join(kept)
-
-
-def _iso(http_date: str) -> str:
-    """An HTTP date in ISO 8601; "" if it is none, or out of range with its time zone."""
-    try:
-        moment = parsedate_to_datetime(http_date)
-        if not moment.tzinfo:  # HTTP dates are always UTC
-            moment = moment.replace(tzinfo=UTC)
-        return moment.astimezone(UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError):
-        return ""
-
-
-def _reason(error: Exception, deadline: Deadline) -> str:
-    if deadline.passed():
-        return f"it took longer than {deadline.seconds:g} seconds (fetch_timeout)"
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:300]
 
 
 # --- the pause between two fetches

@@ -59,7 +59,6 @@ from mcpvectordb.ingest.process import (
     HEAD_BYTES,
     OUT_OF_MEMORY,
     ForeignProcess,
-    Process,
     Template,
     TimerFactory,
     fork_on_request,
@@ -157,8 +156,10 @@ class Worker:
         if self._pages and (kind := formats.picture(source)):
             return self._pages.read_picture(source, partial(self._draw, source, kind))
         found = None if source.raw.startswith(_CONTAINERS) else formats.detect(source)
-        if found and found.inline and _is_utf8(source.raw):
-            return formats.parse(source, found)
+        if found and found.inline:
+            with suppress(UnicodeDecodeError):
+                source.raw.decode()
+                return formats.parse(source, found)
         likely = found or formats.by_name(source.name)
         answer = self._asked(
             likely.module if likely else "",
@@ -239,8 +240,13 @@ class Worker:
         """
         if self._process is None or not self._process.usable():
             self._drop()
-            self._process = ForeignProcess(self._starting(module), self._timer)
-            if not FORKS:  # else the start is that of the template
+            if FORKS:
+                if self._template is None or not self._template.usable():
+                    self._template = Template(self._command)
+                start = partial(self._template.fork, module)
+                self._process = ForeignProcess(start, self._timer)
+            else:
+                self._process = ForeignProcess(partial(spawned, self._command), self._timer)
                 self._process.wait_for_start()
         try:
             yield self._process
@@ -250,25 +256,10 @@ class Worker:
         if FORKS:
             self._drop()
 
-    def _starting(self, module: str) -> Callable[[int], Process]:
-        if not FORKS:
-            return partial(spawned, self._command)
-        if self._template is None or not self._template.usable():
-            self._template = Template(self._command)
-        return partial(self._template.fork, module)
-
     def _drop(self) -> None:
         if self._process is not None:
             self._process.end()
         self._process = None
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # --- what the parser process answers, checked: a hostile file may have taken it over
@@ -399,8 +390,18 @@ def _answer(
         done = work()
         if isinstance(done, Picture):
             return _head(width=done.width, height=done.height), done.grey
-        text = done.text.encode()
-        _check_output(source, len(text), config)
+        text, size = done.text.encode(), len(source.raw)
+        if len(text) > config.parse_output_bytes:
+            raise ParseFailed(
+                f"{source.name} turns into more than {config.parse_output_bytes} bytes of text "
+                f"{how_to_allow('parse_output_bytes')}"
+            )
+        if len(text) > most_output(config, size):
+            raise ParseFailed(
+                f"{source.name} turns {size} bytes into {len(text)} bytes of text, more than "
+                f"{config.parse_output_ratio} times its size and {SMALL_OUTPUT} bytes "
+                f"{how_to_allow('parse_output_ratio')}"
+            )
         head = _head(**{name: getattr(done, name) for name in _PARSED_FIELDS})
         if len(head) > HEAD_BYTES - 100:
             raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
@@ -417,17 +418,3 @@ def _answer(
 
 def _head(**values: Any) -> bytes:
     return json.dumps(values).encode()
-
-
-def _check_output(source: Source, output: int, config: Config) -> None:
-    if output > config.parse_output_bytes:
-        raise ParseFailed(
-            f"{source.name} turns into more than {config.parse_output_bytes} bytes of text "
-            f"{how_to_allow('parse_output_bytes')}"
-        )
-    if output > most_output(config, len(source.raw)):
-        raise ParseFailed(
-            f"{source.name} turns {len(source.raw)} bytes into {output} bytes of text, more than "
-            f"{config.parse_output_ratio} times its size and {SMALL_OUTPUT} bytes "
-            f"{how_to_allow('parse_output_ratio')}"
-        )
