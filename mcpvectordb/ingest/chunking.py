@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -108,7 +108,7 @@ class _Splitter:
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
         self.barriers = sorted({self.visible(each) for each in pages})
-        runs = list(self.runs_of_headings())
+        runs = self.runs_of_headings()
         ends = {*self.barriers, len(text)}
         self.tails = [each.start for each in runs if each.text in ends]
         self.sections = [each for each in runs if each.text not in ends]
@@ -150,20 +150,16 @@ class _Splitter:
 
     # Headings and the text that they head
 
-    def runs_of_headings(self) -> Iterator[_Section]:
+    def runs_of_headings(self) -> list[_Section]:
         """Headings that follow each other on one page without text between them."""
         cuts = dict(pairwise([*self.outline.cuts, len(self.text)]))
-        barriers, run = set(self.barriers), None
-        for heading in self.outline.headings:
-            if run is not None and heading.start == run.text and heading.start not in barriers:
-                outer = min(run.outer, heading.level)
-                run = _Section(run.start, outer, heading.level, cuts[heading.start])
-            else:
-                if run is not None:
-                    yield run
-                run = _Section(heading.start, heading.level, heading.level, cuts[heading.start])
-        if run is not None:
-            yield run
+        barriers, runs = set(self.barriers), list[_Section]()
+        for at, _, level, _ in self.outline.headings:
+            start, outer = at, level
+            if runs and at == runs[-1].text and at not in barriers:
+                start, outer = runs[-1].start, min(runs.pop().outer, level)
+            runs.append(_Section(start, outer, level, cuts[at]))
+        return runs
 
     # Measures
 
@@ -215,7 +211,11 @@ class _Splitter:
             best = self.strongest(quarter, limit, OUTER) or best  # rather than inside a statement
         if best is None and block is None:
             sentences = [each.end() for each in _SENTENCE.finditer(self.text, half, limit)]
-            best = sentences[-1] if sentences else self.last_word(half, limit)
+            words = self.text[half:limit].rsplit(None, 1)
+            if sentences:
+                best = sentences[-1]
+            elif len(words) == 2 and not self.text[limit - 1].isspace():
+                best = limit - len(words[1])
         return limit if best is None else best
 
     def stop(self, first: int, limit: int) -> int | None:
@@ -253,12 +253,6 @@ class _Splitter:
             if strengths[i] != STACKED:
                 return cuts[i] if strengths[i] == BODY else first
         return first
-
-    def last_word(self, least: int, limit: int) -> int | None:
-        if self.text[limit - 1].isspace():
-            return limit
-        words = self.text[least:limit].rsplit(None, 1)
-        return limit - len(words[1]) if len(words) == 2 else None
 
     # Where the next chunk begins
 

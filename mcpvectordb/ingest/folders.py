@@ -42,13 +42,9 @@ class _Scope(NamedTuple):
     above: _Scope | None
 
 
-class _Folder(NamedTuple):
-    """A folder on the stack of the walk: names still to visit, folders with a slash at the end."""
-
-    names: Iterator[str]
-    path: str
-    relative: str
-    scope: _Scope | None
+_Folder = tuple[Iterator[str], str, str, _Scope | None]
+"""A folder on the stack of the walk: names still to visit (folders with a slash at the end), its
+path, that from the root, and its ignore rules."""
 
 
 class Skipped:
@@ -134,7 +130,7 @@ class Walk:
             found = [_ignore_file(path + each) for each in IGNORE_FILES if each in ignore_files]
             if found:
                 scope = _Scope(rules_of_file("\n".join(found)), len(relative), scope)
-            return _Folder(iter(sorted(names)), path, relative, scope)
+            return iter(sorted(names)), path, relative, scope
         except (FileNotFoundError, NotADirectoryError):
             if not relative:
                 raise Unreadable(f"{self._root} is not a folder, or is not there") from None
@@ -142,7 +138,7 @@ class Walk:
             self.failures[path.rstrip(os.sep) or os.sep] = (
                 f"{path} cannot be read: {error.strerror}"
             )
-        return _Folder(iter(()), path, relative, scope)
+        return iter(()), path, relative, scope
 
     def _listed(self, path: str) -> tuple[list[str], list[str]]:
         """The names to visit (the slash of folders sorts them like paths) and ignore files."""

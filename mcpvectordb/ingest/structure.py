@@ -36,6 +36,7 @@ _FRONT = re.compile(
     r"\ufeff?---[^\S\n]*+\n((?:[\w\"'][^\n:]*:[^\n]*\n(?:[^\n]*\n)*?)?)(?:---|\.\.\.)[^\S\n]*+(?=\n|\Z)"
 )
 _RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?\s*")
+_UNDERLINE = re.compile(r"(?:==+|--+)\s*")
 _MARKED = re.compile(r"[\[<{*~`_\\]")
 _MARKUP = (
     (re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])"), r"\1"),  # links and images
@@ -250,8 +251,8 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) 
         elif line.indent < 4 and (level := _atx_level(line.text)):
             result.add_heading(line.at, line.end, level, _atx_text(line.text))
             before = alone = ""
-        elif alone and not opens and line.indent < 4 and (level := _setext_level(line.text)):
-            result.make_heading(line.end, level, alone)
+        elif alone and not opens and line.indent < 4 and _UNDERLINE.fullmatch(line.text):
+            result.make_heading(line.end, 1 if line.text[0] == "=" else 2, alone)
             before = alone = ""
         else:
             _add_prose_line(result, line, before)
@@ -285,11 +286,6 @@ def _atx_text(line: str) -> str:
     inner = line.strip().lstrip("#").strip()
     bare = inner.rstrip("#")
     return bare.rstrip() if not bare or bare[-1].isspace() else inner
-
-
-def _setext_level(line: str) -> int:
-    line = line.rstrip()
-    return 0 if len(line) < 2 else 1 if not line.strip("=") else 2 if not line.strip("-") else 0
 
 
 def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:

@@ -29,19 +29,10 @@ from http.client import HTTPException, HTTPResponse, responses
 from ipaddress import ip_address
 from urllib.parse import unquote, urljoin, urlsplit
 
-from mcpvectordb import __version__
+from mcpvectordb import __version__, network
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge
-from mcpvectordb.network import (
-    PRIVATE_NAMES,
-    Deadline,
-    ParsedUrl,
-    Resolver,
-    blocked,
-    parse_url,
-    request,
-    resolved,
-)
+from mcpvectordb.network import Deadline, ParsedUrl, Resolver
 from mcpvectordb.network import system_resolver as _system_resolver
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
@@ -74,7 +65,7 @@ def fetch(
     headers = _headers(etag, modified)
     here, deadline = url, Deadline(config.fetch_timeout)
     for hop in range(MAX_REDIRECTS + 1):
-        parsed = parse_url(here)
+        parsed = network.parse_url(here)
         if hop == 0 and not wait:
             _check_turn(parsed.host)  # once more below: resolving takes its time
         try:
@@ -82,7 +73,7 @@ def fetch(
             if hop == 0 and (pause := _turn(parsed.host, config.host_interval, wait=wait)):
                 time.sleep(pause)
                 deadline = Deadline(config.fetch_timeout)
-            with request(
+            with network.request(
                 "GET", parsed, addresses, headers, proxy=config.proxy, deadline=deadline
             ) as response:
                 if response.status == 304 and (etag or modified):
@@ -112,19 +103,21 @@ def _checked_addresses(
     try:
         addresses = [str(ip_address(parsed.host))]
     except ValueError:
-        if not private and PRIVATE_NAMES.fullmatch(parsed.host):
+        if not private and network.PRIVATE_NAMES.fullmatch(parsed.host):
             raise Refused(
                 f"{parsed.host} is a name of private networks (allow_private_urls is false); "
                 f"set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
             ) from None
         by_proxy = config.proxy and private
-        addresses = [] if by_proxy else resolved(parsed.host, parsed.port, resolve, deadline)
+        addresses = (
+            [] if by_proxy else network.resolved(parsed.host, parsed.port, resolve, deadline)
+        )
     for address in addresses:
-        if reason := blocked(address, allow_private=private):
+        if reason := network.blocked(address, allow_private=private):
             hint = (
                 " (allow_private_urls is false); set "
                 f"{Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
-                if not private and not blocked(address, allow_private=True)
+                if not private and not network.blocked(address, allow_private=True)
                 else ""
             )
             raise Refused(f"{parsed.host} leads to {address}, which is {reason}{hint}")
@@ -200,7 +193,10 @@ def _source(
 
 
 def _received(
-    response: HTTPResponse, limit: int, deadline: Deadline, progress: ProgressCallback | None
+    response: HTTPResponse,
+    limit: int,
+    deadline: Deadline,
+    progress: ProgressCallback | None,
 ) -> Iterator[bytes]:
     """The pieces of the body; a body that ends too early is an error, not a short page."""
     total, done = response.length, 0

@@ -53,22 +53,9 @@ from typing import Any, TypeVar
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import formats, sandbox
+from mcpvectordb.ingest import process as foreign
 from mcpvectordb.ingest.formats import Format
 from mcpvectordb.ingest.ocr import PageReader, Picture
-from mcpvectordb.ingest.process import (
-    HEAD_BYTES,
-    OUT_OF_MEMORY,
-    ForeignProcess,
-    Template,
-    TimerFactory,
-    fork_on_request,
-    is_out_of_memory,
-    loaded,
-    private_pipes,
-    receive,
-    send,
-    spawned,
-)
 from mcpvectordb.records import Parsed, Source
 
 T = TypeVar("T")
@@ -132,13 +119,17 @@ class Worker:
     """
 
     def __init__(
-        self, config: Config, *, command: Sequence[str] = (), timer: TimerFactory = threading.Timer
+        self,
+        config: Config,
+        *,
+        command: Sequence[str] = (),
+        timer: foreign.TimerFactory = threading.Timer,
     ) -> None:
         self._config, self._timer = config, timer
         self._command = command or (sys.executable, "-P", "-c", _START, limits_of(config))
         self._lock = threading.Lock()
-        self._template: Template | None = None
-        self._process: ForeignProcess | None = None
+        self._template: foreign.Template | None = None
+        self._process: foreign.ForeignProcess | None = None
         self._pages = PageReader.found(config)
 
     def __enter__(self) -> Worker:
@@ -206,9 +197,9 @@ class Worker:
             pipes = process.process
             try:
                 with process.killed_after(self._config.parse_timeout) as expired:
-                    send(pipes.stdin, json.dumps(request).encode(), source.raw)
-                    head = loaded(receive(pipes.stdout, HEAD_BYTES))
-                    body = receive(pipes.stdout, most)
+                    foreign.send(pipes.stdin, json.dumps(request).encode(), source.raw)
+                    head = foreign.loaded(foreign.receive(pipes.stdout, foreign.HEAD_BYTES))
+                    body = foreign.receive(pipes.stdout, most)
                     return _error_of(head) if "error" in head else answer_of(head, body)
             except (OSError, EOFError):
                 reason = self._cause_of_death(process, expired.is_set())
@@ -218,14 +209,14 @@ class Worker:
             error.settled = False
             raise error
 
-    def _cause_of_death(self, process: ForeignProcess, expired: bool) -> str:
+    def _cause_of_death(self, process: foreign.ForeignProcess, expired: bool) -> str:
         if expired:
             seconds = f"{self._config.parse_timeout:g} seconds"
             return f"it took longer than {seconds} {how_to_allow('parse_timeout')}"
         status = process.exit_status(1)
         if status is None:
             return "its parser closed the connection"
-        if status == OUT_OF_MEMORY:
+        if status == foreign.OUT_OF_MEMORY:
             needed = f"{self._config.parse_memory} bytes of memory"
             return f"it needs more than {needed} {how_to_allow('parse_memory')}"
         known = -status in set(signal.Signals)
@@ -233,7 +224,7 @@ class Worker:
         return f"its parser crashed ({name}){process.printed.quoted()}"
 
     @contextmanager
-    def _running(self, module: str) -> Iterator[ForeignProcess]:
+    def _running(self, module: str) -> Iterator[foreign.ForeignProcess]:
         """A process for one file, likely of that module's format; any exception ends it.
 
         Where processes cannot be forked, the running one takes the next file, too.
@@ -242,11 +233,13 @@ class Worker:
             self._drop()
             if FORKS:
                 if self._template is None or not self._template.usable():
-                    self._template = Template(self._command)
+                    self._template = foreign.Template(self._command)
                 start = partial(self._template.fork, module)
-                self._process = ForeignProcess(start, self._timer)
+                self._process = foreign.ForeignProcess(start, self._timer)
             else:
-                self._process = ForeignProcess(partial(spawned, self._command), self._timer)
+                self._process = foreign.ForeignProcess(
+                    partial(foreign.spawned, self._command), self._timer
+                )
                 self._process.wait_for_start()
         try:
             yield self._process
@@ -331,28 +324,28 @@ def serve(parse: ParseFunction, limits: str) -> None:
     """
     config = Config(**json.loads(limits))
     if FORKS:
-        fork_on_request(_import_parser)
-    requests, replies = private_pipes()
+        foreign.fork_on_request(_import_parser)
+    requests, replies = foreign.private_pipes()
     sandbox.limit_memory(config.parse_memory)
     if config.parse_sandbox:
         sandbox.confine()
     if not FORKS:
-        send(replies, b"{}")
+        foreign.send(replies, b"{}")
     try:
         while True:
-            request = loaded(receive(requests, HEAD_BYTES))
+            request = foreign.loaded(foreign.receive(requests, foreign.HEAD_BYTES))
             found = formats.BY_NAME.get(request.pop("format", None))
             page = request.pop("draw", None)
-            source = Source(raw=receive(requests, sys.maxsize), **request)
+            source = Source(raw=foreign.receive(requests, sys.maxsize), **request)
             work = partial(_drawn, source, *page) if page else partial(parse, source, found)
             _set_alarm(config.parse_timeout + GRACE_SECONDS)
             answer = _answer(source, work, config)
             _set_alarm(0)
-            send(replies, *answer)
+            foreign.send(replies, *answer)
     except EOFError:
         return
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)
+        os._exit(foreign.OUT_OF_MEMORY)
 
 
 def _import_parser(module: str) -> None:
@@ -403,11 +396,11 @@ def _answer(
                 f"{how_to_allow('parse_output_ratio')}"
             )
         head = _head(**{name: getattr(done, name) for name in _PARSED_FIELDS})
-        if len(head) > HEAD_BYTES - 100:
-            raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
+        if len(head) > foreign.HEAD_BYTES - 100:
+            raise ParseFailed(f"{source.name} has more than {foreign.HEAD_BYTES} bytes of metadata")
         return head, text
     except Exception as error:  # parser libraries raise errors of any class
-        if is_out_of_memory(error):
+        if foreign.is_out_of_memory(error):
             raise MemoryError from error
         if not isinstance(error, IngestError):
             message = f"{source.name} cannot be parsed: {type(error).__name__}: {error}"

@@ -204,7 +204,10 @@ def detect(source: Source) -> Format:
     head = raw[len(bom(raw)[0]) : 4096]
     if encoding:  # expressions are ASCII
         head = head.decode(encoding, "ignore").encode()
-    claimed = _by_media_type(source.media_type) or by_name(source.name)
+    kind = source.media_type.partition(";")[0].strip().lower()
+    # Servers send text/plain for any text, so the name says more.
+    claimed = None if kind == "text/plain" else _known().get(kind)
+    claimed = claimed or by_name(source.name)
     parts = _parts(raw)
     found = next((each for each in FORMATS if _is_seen(each, head, raw, parts)), None)
     # A PHP or Vue file may begin with markup.
@@ -253,12 +256,6 @@ def _known_content(head: bytes) -> str:
     """What bytes of a common format without a parser are; "" for others."""
     found = (what for form, what in _UNSUPPORTED.items() if re.match(form, head, re.DOTALL))
     return next(found, "")
-
-
-def _by_media_type(media_type: str) -> Format | None:
-    kind = media_type.partition(";")[0].strip().lower()
-    # Servers send text/plain for any text, so the name says more.
-    return _known().get(kind) if "/" in kind and kind != "text/plain" else None
 
 
 def by_name(name: str) -> Format | None:

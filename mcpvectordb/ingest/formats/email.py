@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeGuard
+from typing import Any
 
 from mcpvectordb.errors import IngestError, ParseFailed
 from mcpvectordb.ingest import formats
@@ -43,8 +43,15 @@ def parse(source: Source) -> Parsed:
         note = f"{count} {have} no text that can be read: {names}"
     if len(messages) > 1:
         return markdown.finish(source, pages, {"messages": len(pages)}, headings=0, note=note)
-    subject, metadata = _header(messages[0], "Subject"), _metadata(messages[0])
-    return markdown.finish(source, pages[0], metadata, title=subject, headings=0, note=note)
+    shown = ("From", "To", "Cc", "Subject")
+    metadata: dict[str, Any] = {key.lower(): _header(messages[0], key) for key in shown}
+    metadata["message_id"] = _header(messages[0], "Message-ID")
+    with suppress(ValueError, TypeError, OverflowError):  # an invalid header
+        moment = parsedate_to_datetime(_header(messages[0], "Date"))
+        metadata["date"] = (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
+    metadata["attachments"] = _attachments(messages[0])
+    title = metadata["subject"]
+    return markdown.finish(source, pages[0], metadata, title=title, headings=0, note=note)
 
 
 def _read(raw: bytes) -> Iterator[EmailMessage]:
@@ -94,7 +101,8 @@ class _MailReader:
         if part.get_content_type() == "message/rfc822":
             inner = part.get_payload()
             messages = inner if isinstance(inner, list) else []
-            return self._messages(name, [each for each in messages if _is_mail(each)], depth)
+            mails = [each for each in messages if isinstance(each, EmailMessage)]
+            return self._messages(name, mails, depth)
         raw = part.get_payload(decode=True)
         source = Source(
             source=name,
@@ -121,17 +129,13 @@ class _MailReader:
         return markdown.blocks(self.page(message, depth) for message in messages)
 
 
-def _is_mail(part: object) -> TypeGuard[EmailMessage]:
-    return isinstance(part, EmailMessage)
-
-
 def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
     """The parts of a message that are not its body: attachments, and messages of a digest."""
     if message.get_content_type() in ("multipart/related", "multipart/alternative"):
         return
     body = message.get_body(preferencelist=("plain", "html"))
     for part in message.iter_parts() if message.is_multipart() else ():
-        if part is body or not _is_mail(part):
+        if part is body or not isinstance(part, EmailMessage):
             continue
         if part.get_content_maintype() == "multipart":
             yield from _parts(part)
@@ -168,15 +172,3 @@ def _body(message: EmailMessage, name: str) -> str:
 def _attachments(message: EmailMessage) -> list[str]:
     named = (part.get_filename() for part in message.walk() if not part.is_multipart())
     return [markdown.line(str(name)) for name in named if name]
-
-
-def _metadata(message: Any) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")
-    }
-    metadata["message_id"] = _header(message, "Message-ID")
-    with suppress(ValueError, TypeError, OverflowError):  # an invalid header
-        moment = parsedate_to_datetime(_header(message, "Date"))
-        metadata["date"] = (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
-    metadata["attachments"] = _attachments(message)
-    return metadata

@@ -82,14 +82,6 @@ def main_content(root: Any) -> PageContent:
     return max(content, cautious, key=page.weight_of)
 
 
-class _LinkSums(NamedTuple):
-    """Per element: characters of text, those of them in links, and the number of links."""
-
-    text: dict[Any, int]
-    linked: dict[Any, int]
-    links: dict[Any, int]
-
-
 class _WebPage:
     """The elements of a page in document order, with the weight of each on its own.
 
@@ -169,7 +161,8 @@ class _WebPage:
         found = {
             each
             for each in self.elements
-            if each.tag in _COMMENT_TAGS and any(map(_names_comments, _names(each)))
+            if each.tag in _COMMENT_TAGS
+            and any(not _COMMENTS.isdisjoint(_ends(name)) for name in _names(each))
         }
         if not found:
             return found
@@ -185,7 +178,7 @@ class _WebPage:
         chosen = self.marked_content(weights)
         is_marked = chosen is not None
         if chosen is None or _is_named(chosen, _CONTENT) or chosen.tag == "main":
-            text = self.link_sums(skip).text
+            text, _, _ = self.link_sums(skip)
             chosen = self.smallest(self.body if chosen is None else chosen, weights, text)
         chosen = self.with_text_beside(chosen, weights)
         roots = [*self.above(chosen, skip, weights), chosen]
@@ -284,12 +277,12 @@ class _WebPage:
                 found.add(element)
         if not found:
             return found
-        weight, text = self.weights(skip | found)[root], self.link_sums(skip | found).text[root]
-        enough = KEPT_SHARE * weights[root] <= weight and sums.text[root] <= 2 * text
+        weight, left = self.weights(skip | found)[root], self.link_sums(skip | found)[0][root]
+        enough = KEPT_SHARE * weights[root] <= weight and sums[0][root] <= 2 * left
         return found if enough else set()
 
-    def link_sums(self, skip: Set[Any]) -> _LinkSums:
-        """The text and the links of every element, without those to skip."""
+    def link_sums(self, skip: Set[Any]) -> tuple[dict[Any, int], dict[Any, int], dict[Any, int]]:
+        """Characters of text of every element, those in links, and the number of links."""
         text = [len((each.text or "").strip()) for each in self.elements]
         for each, parent in zip(self.elements, self.parents, strict=True):
             if each.tail and parent >= 0:
@@ -299,7 +292,7 @@ class _WebPage:
         linked = [
             sums[each] if is_link else 0 for each, is_link in zip(self.elements, links, strict=True)
         ]
-        return _LinkSums(sums, self.sums(linked, skip), self.sums([*map(int, links)], skip))
+        return sums, self.sums(linked, skip), self.sums([*map(int, links)], skip)
 
 
 def _own_weights(elements: Iterable[Any]) -> Counter[Any]:
@@ -497,10 +490,6 @@ def _names_boilerplate(name: str) -> bool:
         or not _BOILERPLATE.isdisjoint((first, last))
         or first.startswith(_BOILERPLATE_STEMS)
     )
-
-
-def _names_comments(name: str) -> bool:
-    return not _COMMENTS.isdisjoint(_ends(name))
 
 
 @lru_cache(maxsize=8192)

@@ -17,13 +17,7 @@ from python_calamine import CalamineError, CalamineWorkbook
 
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats import OLE, markdown
-from mcpvectordb.ingest.formats.archive import (
-    Archive,
-    chart_markdown,
-    find,
-    relation_id,
-    value,
-)
+from mcpvectordb.ingest.formats.archive import Archive, chart_markdown, find, relation_id, value
 from mcpvectordb.records import Parsed, Source
 
 _HYPERLINK = re.compile(r"<(?:\w+:)?hyperlink\s[^>]*>")
