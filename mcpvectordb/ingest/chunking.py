@@ -26,17 +26,9 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.ingest import structure
 from mcpvectordb.ingest.span import STANDARD_SIZE, Span
-from mcpvectordb.ingest.structure import (
-    BODY,
-    HEADING,
-    OUTER,
-    STACKED,
-    Block,
-    Kind,
-    body_start,
-    outline,
-)
+from mcpvectordb.ingest.structure import Block, Kind
 
 WHOLE_TEXT = 256
 """A text of so many tokens is not cut into chunks of the standard size: as a whole it is found
@@ -101,10 +93,12 @@ class _Splitter:
     ) -> None:
         self.text, self.pages = text, pages
         self.starts = _with_long_tokens_divided(text, starts)
-        self.first = self.visible(body_start(text, kind))
+        self.first = self.visible(structure.body_start(text, kind))
         is_short = self.count(self.first, len(text)) <= WHOLE_TEXT
         self.size = WHOLE_TEXT if is_short and size == STANDARD_SIZE else size
-        self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= self.size)
+        self.outline = structure.outline(
+            text, kind, lambda start, end: self.count(start, end) <= self.size
+        )
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
         self.barriers = sorted({self.visible(each) for each in pages})
@@ -202,13 +196,14 @@ class _Splitter:
             limit = last if last > first else limit
         block = self.block_across(first, limit)
         limit = limit if block is None else block
-        if (section := self.strongest(first, limit, HEADING)) is not None:
+        if (section := self.strongest(first, limit, structure.HEADING)) is not None:
             return section
         text = self.end_of_headings(first, limit)
         half, quarter = (max(self.after(first, room // part) - 1, text) for part in (2, 4))
-        best = self.strongest(half, limit, STACKED)
-        if best is not None and self.strongest(half, limit, OUTER) is None:
-            best = self.strongest(quarter, limit, OUTER) or best  # rather than inside a statement
+        best = self.strongest(half, limit, structure.STACKED)
+        if best is not None and self.strongest(half, limit, structure.OUTER) is None:
+            # Rather than inside of a statement.
+            best = self.strongest(quarter, limit, structure.OUTER) or best
         if best is None and block is None:
             sentences = [each.end() for each in _SENTENCE.finditer(self.text, half, limit)]
             words = self.text[half:limit].rsplit(None, 1)
@@ -250,8 +245,8 @@ class _Splitter:
         """Where the text below the headings at `first` begins; `first` without headings or text."""
         cuts, strengths = self.outline.cuts, self.outline.strengths
         for i in range(bisect_right(cuts, first), bisect_right(cuts, limit)):
-            if strengths[i] != STACKED:
-                return cuts[i] if strengths[i] == BODY else first
+            if strengths[i] != structure.STACKED:
+                return cuts[i] if strengths[i] == structure.BODY else first
         return first
 
     # Where the next chunk begins

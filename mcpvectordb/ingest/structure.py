@@ -300,17 +300,15 @@ def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:
     while i < len(markers):
         mark = markers[i][2]
         following = range(i + 1, len(markers)) if len(mark) < unclosed[mark[0]] else ()
-        end = next((markers[k].end() for k in following if _closes(markers[k], mark)), None)
+        candidates = (markers[k] for k in following if markers[k][2].startswith(mark))
+        bare = (each for each in candidates if not each[3].strip() and not each[1].strip("> \t"))
+        end = next((each.end() for each in bare), None)
         if end is None:
             unclosed[mark[0]] = min(len(mark), unclosed[mark[0]])
             end = _end_of_item(text, markers[i])
         yield markers[i].start(1), end, mark
         while i < len(markers) and markers[i].start(1) < end:
             i += 1
-
-
-def _closes(marker: re.Match[str], mark: str) -> bool:
-    return marker[2].startswith(mark) and not marker[3].strip() and not marker[1].strip("> \t")
 
 
 def _end_of_item(text: str, opener: re.Match[str]) -> int:

@@ -25,6 +25,7 @@ from mcpvectordb.ingest.formats.archive import (
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset("del moveFrom Fallback instrText pPr rPr sectPr tblPr trPr tcPr".split())
+_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _CODE_STYLE = re.compile(r"\bcode\b|preformatted|listing|\bmacro\b|source")
 _MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECASE)
 
@@ -195,8 +196,14 @@ class _DocxReader:
             self.open_links.append((len(self.words[-1]), self.links.get(relation_id(element), "")))
         elif name == "chart":
             self.charts.append(self.chart(relation_id(element)))
-        elif self.words:
-            self.words[-1].append(_inline(name, element))
+        elif name == "t" and self.words:
+            self.words[-1].append(element.text or "")
+        elif name == "docPr" and self.words:
+            self.words[-1].append(markdown.image(value(element, "descr")))
+        elif name in ("footnoteReference", "endnoteReference") and self.words:
+            self.words[-1].append(f"[^{value(element, 'id')}]")
+        elif name in _SIGNS and self.words:
+            self.words[-1].append(_SIGNS[name])
 
     def _end_paragraph(self, element: Any) -> None:
         text = markdown.clean("".join(self.words.pop()))
@@ -259,14 +266,3 @@ class _DocxReader:
         row = self.tables[-1][-1] if self.tables[-1] else []
         if row and text:
             row[-1] = f"{row[-1]} {text}".strip()
-
-
-def _inline(name: str, element: Any) -> str:
-    """The text that an element inside a paragraph contributes."""
-    if name == "t":
-        return element.text or ""
-    if name == "docPr":
-        return markdown.image(value(element, "descr"))
-    if name in ("footnoteReference", "endnoteReference"):
-        return f"[^{value(element, 'id')}]"
-    return {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.get(name, "")

@@ -223,23 +223,21 @@ class _MarkdownWriter:
             self.table.start(element, self)
         elif tag not in INLINE:
             self.flush()
-            self._open(element, tag)
-        self.text(element.text)
-
-    def _open(self, element: Any, tag: str) -> None:
-        if tag in ("ul", "ol", "menu", "dir"):
-            self.lists.append(_number(element.get("start"), 10**9) if tag == "ol" else None)
-        elif tag == "li":
             number = self.lists[-1] if self.lists else None
-            self.marker = "- " if number is None else f"{number}. "
-            if number is not None:
+            if tag in ("ul", "ol", "menu", "dir"):
+                self.lists.append(_number(element.get("start"), 10**9) if tag == "ol" else None)
+            elif tag == "li" and number is not None:
+                self.marker = f"{number}. "
                 self.lists[-1] = number + 1
-        elif tag == "blockquote":
-            self.quotes += 1
-        elif tag == "pre" and self.code is None:
-            self.code = element
-        elif tag == "table" and element not in self.layout:
-            self.table = _HtmlTable(element)
+            elif tag == "li":
+                self.marker = "- "
+            elif tag == "blockquote":
+                self.quotes += 1
+            elif tag == "pre" and self.code is None:
+                self.code = element
+            elif tag == "table" and element not in self.layout:
+                self.table = _HtmlTable(element)
+        self.text(element.text)
 
     def end(self, element: Any) -> None:
         tag = element.tag

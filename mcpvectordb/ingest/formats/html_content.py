@@ -334,7 +334,10 @@ def _teasers(elements: Iterable[Any]) -> set[Any]:
     for heading in elements:
         if heading.tag not in HEADINGS:
             continue
-        leads = _leads_elsewhere(heading)
+        around = [each for each in heading.iterancestors() if each.tag == "a"]
+        targets = [each.get("href") or "#" for each in (*heading.iter("a"), *around)]
+        beside = (heading.text or "").strip() and not around  # text that is no link
+        leads = not beside and not all(each.startswith("#") for each in targets)
         for box in heading.iterancestors():
             if box in headed:
                 break
@@ -342,14 +345,6 @@ def _teasers(elements: Iterable[Any]) -> set[Any]:
             if leads and box.tag in ("article", "div", "li", "section", "a"):
                 boxes.setdefault((box.getparent(), box.tag), []).append(box)
     return {box for group in boxes.values() if len(group) > 1 for box in group}
-
-
-def _leads_elsewhere(heading: Any) -> bool:
-    """Whether a heading is a link to another page, or in one."""
-    if (heading.text or "").strip() and _is_outside(heading, "a"):
-        return False
-    links = [*heading.iter("a"), *(each for each in heading.iterancestors() if each.tag == "a")]
-    return any(not (each.get("href") or "#").startswith("#") for each in links)
 
 
 def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:

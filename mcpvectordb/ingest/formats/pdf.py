@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import pymupdf
 
@@ -45,16 +45,16 @@ def parse(source: Source) -> Parsed:
     document = open_document(source, "pdf")
     try:
         pages = [read_page(page) for page in document]
-        blank = _Blank.of(document, pages)
+        blank = _without_text(document, pages)
         shown = ("title", "author", "subject", "keywords")
         metadata = {key: document.metadata.get(key) for key in shown}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
         raise markdown.damaged(source.name, error) from None
-    if len(blank.all) == len(pages):
-        raise blank.error(source.name, damaged=document.is_repaired)
+    if len(blank) == len(pages):
+        raise _unreadable(source.name, blank, damaged=document.is_repaired)
     blocks = [
-        [] if number in blank.all else ordered(page)
+        [] if number in blank else ordered(page)
         for number, page in enumerate(without_running_titles(pages), 1)
     ]
     texts = markdown_pages(blocks, listed)
@@ -64,8 +64,14 @@ def parse(source: Source) -> Parsed:
             texts[at - 1] = texts[at - 1][:-1] + rest[1]
             texts[at] = texts[at][rest.end() :]
     metadata["pages"] = len(texts)
-    note = blank.note(len(pages))
-    return markdown.finish(source, texts, metadata, note=note, images=blank.drawn)
+    drawn, note = tuple(number for number in blank if blank[number]), ""
+    if drawn:  # its text, perhaps
+        numbers = ", ".join(map(str, drawn[:20])) + (", …" if len(drawn) > 20 else "")
+        note = (
+            f"{len(drawn)} of {len(pages)} pages have no text that can be read: {numbers}; the "
+            "extra mcpvectordb[ocr] may read them"
+        )
+    return markdown.finish(source, texts, metadata, note=note, images=drawn)
 
 
 def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
@@ -108,62 +114,36 @@ def ordered(page: PageText) -> list[TextBlock]:
     return reading_order(page.rows) + file_order(page.aside)
 
 
-class _Blank(NamedTuple):
-    """The numbers of the pages without text, by what is on them instead.
+def _without_text(document: Any, pages: Sequence[PageText]) -> dict[int, str]:
+    """What is on each page without text: "image", "drawing", "glyphs" or "" for nothing.
 
-    `glyphs` are pages whose fonts do not map glyphs to characters, so that most of their text is
-    U+FFFD; `empty` ones have nothing on them at all.
+    Glyphs are text of fonts that do not map them to characters, so that most of it is U+FFFD.
     """
+    found: dict[int, str] = {}
+    for number, page in enumerate(pages, 1):
+        text = "".join(row.text or row.table for row in page.rows + page.aside)
+        if text.count("\ufffd") > 0.5 * len(text):
+            found[number] = "glyphs"
+        elif not text.strip():
+            drawn = {kind for kind, _ in document[number - 1].get_bboxlog()}
+            is_image = any("image" in each for each in drawn)
+            found[number] = "image" if is_image else "drawing" if drawn else ""
+    return found
 
-    images: list[int]
-    drawings: list[int]
-    glyphs: list[int]
-    empty: list[int]
 
-    @classmethod
-    def of(cls, document: Any, pages: Sequence[PageText]) -> _Blank:
-        blank = cls([], [], [], [])
-        for number, page in enumerate(pages, 1):
-            text = "".join(row.text or row.table for row in page.rows + page.aside)
-            if text.count("\ufffd") > 0.5 * len(text):
-                blank.glyphs.append(number)
-            elif not text.strip():
-                drawn = {kind for kind, _ in document[number - 1].get_bboxlog()}
-                kinds = blank.images if any("image" in each for each in drawn) else blank.drawings
-                (kinds if drawn else blank.empty).append(number)
-        return blank
-
-    @property
-    def all(self) -> set[int]:
-        return {number for numbers in self for number in numbers}
-
-    @property
-    def drawn(self) -> tuple[int, ...]:
-        """The pages whose text may be drawn."""
-        return tuple(sorted(self.images + self.drawings + self.glyphs))
-
-    def error(self, name: str, *, damaged: bool) -> NoText | ParseFailed:
-        """Why a document of only such pages cannot be read."""
-        if damaged and not self.images + self.glyphs:
-            return markdown.damaged(name, "its readable part has no text")
-        why = "there is no text on its pages, and no image of any; supply the text directly"
-        if self.glyphs:
-            why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
-        elif self.images:
-            why = f"it looks scanned: {_OCR}"
-        error = markdown.no_text(name, why)
-        error.pages, error.images = len(self.all), self.drawn
-        return error
-
-    def note(self, pages: int) -> str:
-        """What to say of a document that has text on other pages; "" for nothing."""
-        if not self.drawn:
-            return ""
-        numbers = ", ".join(map(str, self.drawn[:20])) + (", …" if len(self.drawn) > 20 else "")
-        return (
-            f"{len(self.drawn)} of {pages} pages have no text that can be read: {numbers}; the "
-            "extra mcpvectordb[ocr] may read them"
-        )
+def _unreadable(name: str, blank: dict[int, str], *, damaged: bool) -> NoText | ParseFailed:
+    """Why a document of only such pages cannot be read."""
+    kinds = set(blank.values())
+    if damaged and not kinds & {"image", "glyphs"}:
+        return markdown.damaged(name, "its readable part has no text")
+    why = "there is no text on its pages, and no image of any; supply the text directly"
+    if "glyphs" in kinds:
+        why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
+    elif "image" in kinds:
+        why = f"it looks scanned: {_OCR}"
+    error = markdown.no_text(name, why)
+    error.pages, error.images = len(blank), tuple(each for each in blank if blank[each])
+    return error
 
 
 def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:

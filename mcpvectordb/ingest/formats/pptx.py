@@ -27,9 +27,8 @@ def parse(source: Source) -> Parsed:
     archive = Archive(source)
     part = archive.main_part("ppt/presentation.xml")
     targets = {key: target for key, (_, target) in archive.relations(part).items()}
-    order = find(archive.xml(part), "sldIdLst")
-    slides = [targets.get(relation_id(slide), "") for slide in (order if order is not None else ())]
-    pages = [_slide(archive, slide) for slide in slides]
+    order = archive.xml(part).iterfind("{*}sldIdLst/*")
+    pages = [_slide(archive, targets.get(relation_id(slide), "")) for slide in order]
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**archive.properties(), "slides": len(pages)}
     return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)

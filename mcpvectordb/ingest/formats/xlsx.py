@@ -17,7 +17,7 @@ from python_calamine import CalamineError, CalamineWorkbook
 
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats import OLE, markdown
-from mcpvectordb.ingest.formats.archive import Archive, chart_markdown, find, relation_id, value
+from mcpvectordb.ingest.formats.archive import Archive, chart_markdown, relation_id, value
 from mcpvectordb.records import Parsed, Source
 
 _HYPERLINK = re.compile(r"<(?:\w+:)?hyperlink\s[^>]*>")
@@ -32,7 +32,12 @@ def parse(source: Source) -> Parsed:
         _check_container(source)
     else:
         archive = Archive(source)
-        metadata, extras = archive.properties(), _extras(archive)
+        metadata, part = archive.properties(), archive.main_part("xl/workbook.xml")
+        if part.endswith(".xml"):  # not of XLSB
+            parts = {key: target for key, (_, target) in archive.relations(part).items()}
+            for sheet in archive.xml(part).iterfind("{*}sheets/*"):
+                target = parts.get(relation_id(sheet), "")
+                extras[value(sheet, "name")] = list(_extras(archive, target))
     sheets = [
         markdown.blocks([markdown.heading(1, name), *tables, *extras.get(name, ())])
         for name, tables in _sheets(source)
@@ -61,20 +66,8 @@ def _check_container(source: Source) -> None:
                 raise markdown.damaged(source.name, f"its {stream} cannot be found")
 
 
-def _extras(archive: Archive) -> dict[str, list[str]]:
-    """What the sheets of an XLSX have beside their cells: links, comments and charts."""
-    part = archive.main_part("xl/workbook.xml")
-    if not part.endswith(".xml"):  # XLSB
-        return {}
-    parts = {key: target for key, (_, target) in archive.relations(part).items()}
-    sheets = find(archive.xml(part), "sheets")
-    return {
-        value(sheet, "name"): list(_sheet_extras(archive, parts.get(relation_id(sheet), "")))
-        for sheet in (sheets if sheets is not None else ())
-    }
-
-
-def _sheet_extras(archive: Archive, part: str) -> Iterator[str]:
+def _extras(archive: Archive, part: str) -> Iterator[str]:
+    """What a sheet of an XLSX has beside its cells: links, comments and charts."""
     if targets := archive.links(part):
         # Found by their form, because parsing a large sheet once more would take seconds.
         for tag in _HYPERLINK.findall(archive.read(part).decode("utf-8", "replace")):
