@@ -143,11 +143,7 @@ def limit_memory(memory: int) -> None:
 
     Only Linux enforces it: macOS takes the limit and ignores it, Windows has none.
     """
-    with suppress(ImportError):  # Windows
-        import resource
-
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_AS, memory)
+    _limit(RLIMIT_CORE=0, RLIMIT_AS=memory)
 
 
 def confine(readable: Iterable[str] = ()) -> None:
@@ -207,7 +203,7 @@ def environment() -> dict[str, str]:
 
 def _confine(ruleset: Callable[[int], int], *, executes: bool = False) -> None:
     """Confine this process by that ruleset of Landlock, which is made for the kernel's version."""
-    _limit_files_and_processes()
+    _limit(RLIMIT_FSIZE=0, RLIMIT_NPROC=0, RLIMIT_NOFILE=OPEN_FILES)
     if sys.platform != "linux":
         return
     _checked(_prctl(_NO_NEW_PRIVS, 1), "prctl")
@@ -228,20 +224,14 @@ def _confine(ruleset: Callable[[int], int], *, executes: bool = False) -> None:
     _checked(_prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(header)), "seccomp")
 
 
-def _limit_files_and_processes() -> None:
+def _limit(**limits: int) -> None:
+    """Limit resources of this process, by the names that POSIX has for them."""
     with suppress(ImportError):  # Windows
         import resource
 
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        _limit(resource.RLIMIT_NPROC, 0)
-        _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-
-
-def _limit(kind: int, amount: int) -> None:
-    import resource
-
-    with suppress(ValueError, OSError):  # a lower limit is in force, or none is supported
-        resource.setrlimit(kind, (amount, amount))
+        for name, amount in limits.items():
+            with suppress(ValueError, OSError):  # a lower limit is in force, or none is supported
+                resource.setrlimit(getattr(resource, name), (amount, amount))
 
 
 @cache

@@ -38,6 +38,9 @@ from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5
 REDIRECTS = {301, 302, 303, 307, 308}
+_IF_PRIVATE = (
+    f" (allow_private_urls is false); set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
+)
 
 
 def fetch(
@@ -104,22 +107,15 @@ def _checked_addresses(
         addresses = [str(ip_address(parsed.host))]
     except ValueError:
         if not private and network.PRIVATE_NAMES.fullmatch(parsed.host):
-            raise Refused(
-                f"{parsed.host} is a name of private networks (allow_private_urls is false); "
-                f"set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
-            ) from None
+            raise Refused(f"{parsed.host} is a name of private networks{_IF_PRIVATE}") from None
         by_proxy = config.proxy and private
         addresses = (
             [] if by_proxy else network.resolved(parsed.host, parsed.port, resolve, deadline)
         )
     for address in addresses:
         if reason := network.blocked(address, allow_private=private):
-            hint = (
-                " (allow_private_urls is false); set "
-                f"{Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
-                if not private and not network.blocked(address, allow_private=True)
-                else ""
-            )
+            never = private or network.blocked(address, allow_private=True)
+            hint = "" if never else _IF_PRIVATE
             raise Refused(f"{parsed.host} leads to {address}, which is {reason}{hint}")
     return addresses
 

@@ -23,19 +23,10 @@ MOST_MEMBERS = 20_000
 
 
 # By the names that Office and OpenDocument have for what a document says of itself.
-_PROPERTIES = {
-    "title": "title",
-    "creator": "author",
-    "initial-creator": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "keyword": "keywords",
-    "description": "description",
-    "created": "created",
-    "creation-date": "created",
-    "modified": "modified",
-    "date": "modified",
-    "language": "language",
+_PROPERTIES = {"creator": "author", "initial-creator": "author", "keyword": "keywords"}
+_PROPERTIES |= {"creation-date": "created", "date": "modified"}
+_PROPERTIES |= {
+    name: name for name in "title subject keywords description created modified language".split()
 }
 
 

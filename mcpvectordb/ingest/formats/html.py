@@ -26,25 +26,12 @@ _WEB_CHARSETS = {
     "gbk": "gb18030",
 }
 _META = {
-    "description": ("description", "og:description", "twitter:description", "dc.description"),
-    "language": ("content-language", "og:locale", "dc.language"),
-    "author": ("author", "article:author", "dc.creator", "citation_author"),
-    "published": (
-        "article:published_time",
-        "date",
-        "dc.date",
-        "dcterms.date",
-        "datepublished",
-        "citation_date",
-        "pubdate",
-    ),
-    "modified": (
-        "article:modified_time",
-        "last-modified",
-        "og:updated_time",
-        "dcterms.modified",
-        "datemodified",
-    ),
+    "description": "description og:description twitter:description dc.description",
+    "language": "content-language og:locale dc.language",
+    "author": "author article:author dc.creator citation_author",
+    "published": "article:published_time date dc.date dcterms.date datepublished citation_date "
+    "pubdate",
+    "modified": "article:modified_time last-modified og:updated_time dcterms.modified datemodified",
 }
 _TITLES = ("og:title", "twitter:title", "dc.title", "citation_title")
 _LINKED_DATA = {
@@ -59,8 +46,8 @@ def parse(source: Source) -> Parsed:
     """Return the main content of a page, or the whole page without menus if it is not marked."""
     root = tree(_decoded(source), source.name)
     metadata = _metadata(root)
-    content = main_content(root)
-    text = markdown.blocks(_markdown(each, skip=content.skip) for each in content.roots)
+    roots, skip = main_content(root)
+    text = markdown.blocks(_markdown(each, skip=skip) for each in roots)
     return markdown.finish(source, text, metadata)
 
 
@@ -110,9 +97,8 @@ def _metadata(root: Any) -> dict[str, str]:
         name, content = next(filter(None, names), ""), element.get("content")
         if name and content:
             meta.setdefault(name.lower(), content)
-    metadata = {
-        key: value for key, names in _META.items() if (value := _first(map(meta.get, names)))
-    }
+    known = {key: _first(map(meta.get, names.split())) for key, names in _META.items()}
+    metadata = {key: value for key, value in known.items() if value}
     for key, value in _linked_data(root):
         metadata.setdefault(key, value)
     title = "".join(root.xpath("(//title)[1]//text()"))

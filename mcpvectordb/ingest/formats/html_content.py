@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Set
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark "
@@ -63,11 +63,8 @@ LINKED_SHARE = 0.7
 FEWEST_LINKS = 4
 
 
-class PageContent(NamedTuple):
-    """The elements to read, in order, and those to skip in them."""
-
-    roots: list[Any]
-    skip: frozenset[Any]
+PageContent = tuple[list[Any], frozenset[Any]]
+"""The elements to read, in order, and those to skip in them."""
 
 
 def main_content(root: Any) -> PageContent:
@@ -123,8 +120,9 @@ class _WebPage:
 
     def weight_of(self, content: PageContent) -> int:
         """The weight of what is left."""
-        weights = self.weights(content.skip)
-        return sum(weights[each] for each in content.roots)
+        roots, skip = content
+        weights = self.weights(skip)
+        return sum(weights[each] for each in roots)
 
     def inside(self, elements: Set[Any]) -> set[Any]:
         """These elements and all that are in them."""
@@ -184,7 +182,7 @@ class _WebPage:
         roots = [*self.above(chosen, skip, weights), chosen]
         if not _is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
-        return PageContent(roots, frozenset(skip | _empty_headings(chosen, skip)))
+        return roots, frozenset(skip | _empty_headings(chosen, skip))
 
     def marked_content(self, weights: dict[Any, int]) -> Any:
         """The element marked as content, by the most telling mark first; None without one."""
