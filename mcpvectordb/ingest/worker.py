@@ -55,7 +55,7 @@ from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import formats, sandbox
 from mcpvectordb.ingest import process as foreign
 from mcpvectordb.ingest.formats import Format
-from mcpvectordb.ingest.ocr import PageReader, Picture
+from mcpvectordb.ingest.ocr import Picture, Tesseract
 from mcpvectordb.records import Parsed, Source
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ class Worker:
         self._lock = threading.Lock()
         self._template: foreign.Template | None = None
         self._process: foreign.ForeignProcess | None = None
-        self._pages = PageReader.found(config)
+        self._ocr = Tesseract.found(config)
 
     def __enter__(self) -> Worker:
         return self
@@ -144,8 +144,8 @@ class Worker:
         ParseFailed is raised also for a parser that exceeds a limit or crashes. Where OCR is
         installed, pages without text and pictures are read by it.
         """
-        if self._pages and (kind := formats.picture(source)):
-            return self._pages.read_picture(source, partial(self._draw, source, kind))
+        if self._ocr and (kind := formats.picture(source)):
+            return self._ocr.read_picture(source, partial(self._draw, source, kind))
         found = None if source.raw.startswith(_CONTAINERS) else formats.detect(source)
         if found and found.inline:
             with suppress(UnicodeDecodeError):
@@ -159,8 +159,8 @@ class Worker:
             most_output(self._config, len(source.raw)),
             _parsed_of,
         )
-        if self._pages:
-            answer = self._pages.complete(source, answer, partial(self._draw, source, "pdf"))
+        if self._ocr:
+            answer = self._ocr.complete(source, answer, partial(self._draw, source, "pdf"))
         if isinstance(answer, IngestError):
             raise answer
         return answer
