@@ -194,8 +194,14 @@ class _Splitter:
         if i < len(self.tails) and self.tails[i] <= limit:  # leave headings without text some text
             last = self.starts[bisect_left(self.starts, self.tails[i]) - 1]
             limit = last if last > first else limit
-        block = self.block_across(first, limit)
-        limit = limit if block is None else block
+        i = bisect_left(self.block_starts, limit) - 1
+        block = self.outline.blocks[i] if i >= 0 else None
+        # A cut at the limit would split this block where none is possible.
+        is_split = block is not None and first < block.start and limit < block.first_cut
+        if block and is_split and self.end_of_headings(first, limit) != block.start:
+            limit = block.start
+        else:
+            block = None
         if (section := self.strongest(first, limit, structure.HEADING)) is not None:
             return section
         text = self.end_of_headings(first, limit)
@@ -223,16 +229,6 @@ class _Splitter:
         page = bisect_right(self.barriers, first)
         stop = min(section, *self.barriers[page : page + 1], len(self.text))
         return stop if stop <= limit else None
-
-    def block_across(self, first: int, limit: int) -> int | None:
-        """The start of the block that a cut at the limit would split where none is possible."""
-        i = bisect_left(self.block_starts, limit) - 1
-        if i < 0:
-            return None
-        block = self.outline.blocks[i]
-        if not first < block.start or not limit < block.first_cut:
-            return None
-        return block.start if self.end_of_headings(first, limit) != block.start else None
 
     def strongest(self, least: int, limit: int, minimum: int) -> int | None:
         """The strongest boundary after `least` and up to `limit`; of equal ones the last."""

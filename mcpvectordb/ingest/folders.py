@@ -135,9 +135,8 @@ class Walk:
             if not relative:
                 raise Unreadable(f"{self._root} is not a folder, or is not there") from None
         except OSError as error:
-            self.failures[path.rstrip(os.sep) or os.sep] = (
-                f"{path} cannot be read: {error.strerror}"
-            )
+            failed = path.rstrip(os.sep) or os.sep
+            self.failures[failed] = f"{path} cannot be read: {error.strerror}"
         return iter(()), path, relative, scope
 
     def _listed(self, path: str) -> tuple[list[str], list[str]]:

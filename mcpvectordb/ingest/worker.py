@@ -72,7 +72,7 @@ MOST_PIXELS = 32_767
 """The greatest width or height of a picture that Tesseract takes."""
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
-_START = f"import sys; from {__name__} import main; main(sys.argv[1])"
+_START = f"import sys; from {__name__} import formats, serve; serve(formats.parse, sys.argv[1])"
 _LIMITS = (
     *("parse_memory", "parse_output_bytes", "parse_output_ratio"),
     *("parse_timeout", "parse_sandbox"),
@@ -95,9 +95,6 @@ trailer<</Root 1 0 R>>
 _ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
 _PARSED_FIELDS = [each.name for each in fields(Parsed) if each.name != "text"]
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
-
-ParseFunction = Callable[[Source, Format | None], Parsed]
-"""Parses a source of the given format; detects the format where it is None."""
 
 
 def limits_of(config: Config) -> str:
@@ -234,12 +231,11 @@ class Worker:
             if FORKS:
                 if self._template is None or not self._template.usable():
                     self._template = foreign.Template(self._command)
-                start = partial(self._template.fork, module)
-                self._process = foreign.ForeignProcess(start, self._timer)
+                start: Callable[[int], foreign.Process] = partial(self._template.fork, module)
             else:
-                self._process = foreign.ForeignProcess(
-                    partial(foreign.spawned, self._command), self._timer
-                )
+                start = partial(foreign.spawned, self._command)
+            self._process = foreign.ForeignProcess(start, self._timer)
+            if not FORKS:  # else the start is that of the template
                 self._process.wait_for_start()
         try:
             yield self._process
@@ -293,9 +289,8 @@ def _picture_of(head: dict[str, Any], grey: bytes) -> Picture:
 
 def _error_of(head: dict[str, Any]) -> IngestError:
     """Return the error that the parser raised."""
-    error = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
-        str(head.get("message"))[:LONGEST_MESSAGE]
-    )
+    kind, message = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed), str(head.get("message"))
+    error = kind(message[:LONGEST_MESSAGE])
     if isinstance(error, NoText) and head.get("images"):
         (error.pages,) = _numbers([head["pages"]], MOST_PAGES)
         error.images = _numbers(head["images"], error.pages)
@@ -312,15 +307,11 @@ def _numbers(given: Sequence[int], most: int) -> tuple[int, ...]:
 # --- the parser process
 
 
-def main(limits: str) -> None:
-    """Run as the process that reads all our formats, within these limits (`limits_of`)."""
-    serve(formats.parse, limits)
-
-
-def serve(parse: ParseFunction, limits: str) -> None:
+def serve(parse: Callable[[Source, Format | None], Parsed], limits: str) -> None:
     """Run as the parser process: answer each source from stdin with its text until stdin ends.
 
-    On Linux this process becomes the template, and what returns from the fork is the parser.
+    `limits` are those of `limits_of`; `parse` gets the format, or None to detect it. On Linux this
+    process becomes the template, and what returns from the fork is the parser.
     """
     config = Config(**json.loads(limits))
     if FORKS:

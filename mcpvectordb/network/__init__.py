@@ -105,12 +105,8 @@ def parse_url(url: str) -> ParsedUrl:
     if not 1 <= port <= 65_535:
         raise Refused(f"{url}: there is no port {port}")
     # A path without a slash can only be empty here. Non-ASCII characters are sent as UTF-8 bytes.
-    return ParsedUrl(
-        scheme,
-        _host(host_port[1]),
-        port,
-        quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>"),
-    )
+    target = quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>")
+    return ParsedUrl(scheme, _host(host_port[1]), port, target)
 
 
 def _host(text: str) -> str:

@@ -44,10 +44,8 @@ class Archive:
             why = "it is truncated or not a ZIP archive, which its type requires"
             raise markdown.damaged(source.name, why) from None
         members = self._zip.infolist()
-        if (
-            len(members) > MOST_MEMBERS
-            or sum(member.file_size for member in members) > MOST_UNPACKED
-        ):
+        unpacked = sum(member.file_size for member in members)
+        if len(members) > MOST_MEMBERS or unpacked > MOST_UNPACKED:
             raise ParseFailed(
                 f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB"
             )

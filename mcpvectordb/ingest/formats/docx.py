@@ -56,17 +56,11 @@ class _DocxStyles:
     """The heading levels and list numberings that the styles of a document define."""
 
     def __init__(self, root: Any) -> None:
-        self.names: dict[str, str] = {}
-        self.parents: dict[str, str] = {}
-        self.outline: dict[str, int] = {}
-        self.numbers: dict[str, Any] = {}
-        for style in children(root, "style"):
-            key = value(style, "styleId")
-            self.names[key] = value(find(style, "name")).lower()
-            self.parents[key] = value(find(style, "basedOn"))
-            if (level := value(find(style, "pPr", "outlineLvl"))).isdigit():
-                self.outline[key] = int(level) + 1
-            self.numbers[key] = find(style, "pPr", "numPr")
+        styles = {value(style, "styleId"): style for style in children(root, "style")}
+        self.names = {key: value(find(each, "name")).lower() for key, each in styles.items()}
+        self.parents = {key: value(find(each, "basedOn")) for key, each in styles.items()}
+        self.outline = {key: value(find(each, "pPr", "outlineLvl")) for key, each in styles.items()}
+        self.numbers = {key: find(each, "pPr", "numPr") for key, each in styles.items()}
 
     def name(self, key: str) -> str:
         """The style's English name in lower case."""
@@ -80,8 +74,8 @@ class _DocxStyles:
                 return int(found[1])
             if name == "title":
                 return 1
-            if each in self.outline:
-                return self.outline[each] if self.outline[each] < 10 else 0
+            if (level := self.outline.get(each, "")).isdigit():
+                return int(level) + 1 if int(level) < 9 else 0
         return 0
 
     def number(self, key: str) -> Any:

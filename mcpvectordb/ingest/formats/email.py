@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.parser  # loaded late otherwise, for each file
 import email.policy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC
 from email.message import EmailMessage
@@ -28,17 +28,17 @@ def parse(source: Source) -> Parsed:
     """Return the text of one message, or of all messages of a mailbox."""
     try:
         messages = list(_read(source.raw))
-        reader = _MailReader(source.name)
-        pages = [reader.page(message) for message in messages]
+        unread: list[str] = []
+        pages = [_page(message, source.name, unread) for message in messages]
     except RecursionError:
         raise ParseFailed(f"{source.name} has parts nested too deeply") from None
     if not any(message.keys() for message in messages):
         raise ParseFailed(
             f"{source.name} is not a mail: it has no header lines such as From: and Subject:"
         )
-    note, count = "", len(reader.unread)
+    note, count = "", len(unread)
     if count:
-        names = ", ".join(reader.unread[:20]) + (", …" if count > 20 else "")
+        names = ", ".join(unread[:20]) + (", …" if count > 20 else "")
         have = "attachment has" if count == 1 else "attachments have"
         note = f"{count} {have} no text that can be read: {names}"
     if len(messages) > 1:
@@ -74,59 +74,48 @@ def _read(raw: bytes) -> Iterator[EmailMessage]:
             yield message
 
 
-class _MailReader:
-    """Writes messages, each with the text of what is attached to it; `unread` names the rest."""
+def _page(message: EmailMessage, name: str, unread: list[str], depth: int = 0) -> str:
+    """A message with the text of what is attached to it; `unread` gets the names of the rest."""
+    about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
+    attached = _attachments(message)
+    return markdown.blocks(
+        [
+            markdown.heading(1, _header(message, "Subject")),
+            "\n".join(about),
+            _body(message, name),
+            f"Attachments: {', '.join(attached)}" if attached else "",
+            *(_attachment(part, name, unread, depth + 1) for part in _parts(message)),
+        ]
+    )
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.unread: list[str] = []
 
-    def page(self, message: EmailMessage, depth: int = 0) -> str:
-        """A message as Markdown."""
-        about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
-        attached = _attachments(message)
-        return markdown.blocks(
-            [
-                markdown.heading(1, _header(message, "Subject")),
-                "\n".join(about),
-                _body(message, self.name),
-                f"Attachments: {', '.join(attached)}" if attached else "",
-                *(self._attachment(part, depth + 1) for part in _parts(message)),
-            ]
-        )
-
-    def _attachment(self, part: EmailMessage, depth: int) -> str:
-        """The text of an attachment, read like a file of its own; "" if it has none."""
-        name = markdown.line(str(part.get_filename() or part.get_content_type()))
+def _attachment(part: EmailMessage, mail: str, unread: list[str], depth: int) -> str:
+    """The text of an attachment, read like a file of its own; "" if it has none."""
+    name = markdown.line(str(part.get_filename() or part.get_content_type()))
+    raw, inner = part.get_payload(decode=True), part.get_payload()
+    source = Source(
+        source=name,
+        name=name,
+        raw=raw if isinstance(raw, bytes) else b"",
+        file_type="",
+        media_type=str(part.get("Content-Type", "")),
+    )
+    try:
         if part.get_content_type() == "message/rfc822":
-            inner = part.get_payload()
             messages = inner if isinstance(inner, list) else []
-            mails = [each for each in messages if isinstance(each, EmailMessage)]
-            return self._messages(name, mails, depth)
-        raw = part.get_payload(decode=True)
-        source = Source(
-            source=name,
-            name=name,
-            raw=raw if isinstance(raw, bytes) else b"",
-            file_type="",
-            media_type=str(part.get("Content-Type", "")),
-        )
-        try:
-            found = formats.detect(source)
-            if found.module == "email":
-                return self._messages(name, list(_read(source.raw)), depth)
+        elif (found := formats.detect(source)).module == "email":
+            messages = list(_read(source.raw))
+        else:
             parsed = formats.parse(source, found)
-        except IngestError:
-            self.unread.append(name)
-            return ""
-        text = markdown.fence(parsed.text) if parsed.kind == "code" else parsed.text
-        return markdown.blocks([markdown.heading(2, name), text.strip()])
-
-    def _messages(self, name: str, messages: Sequence[EmailMessage], depth: int) -> str:
-        if depth > DEEPEST:
-            self.unread.append(name)
-            return ""
-        return markdown.blocks(self.page(message, depth) for message in messages)
+            text = markdown.fence(parsed.text) if parsed.kind == "code" else parsed.text
+            return markdown.blocks([markdown.heading(2, name), text.strip()])
+        if depth <= DEEPEST:
+            mails = [each for each in messages if isinstance(each, EmailMessage)]
+            return markdown.blocks(_page(each, mail, unread, depth) for each in mails)
+    except IngestError:
+        pass
+    unread.append(name)
+    return ""
 
 
 def _parts(message: EmailMessage) -> Iterator[EmailMessage]:

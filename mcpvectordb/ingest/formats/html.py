@@ -18,13 +18,8 @@ from mcpvectordb.records import Parsed, Source
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 _END_OF_PAGE = re.compile(r"</(?:html|body)\s*>", re.IGNORECASE)
-_WEB_CHARSETS = {
-    "iso-8859-1": "cp1252",
-    "latin1": "cp1252",
-    "us-ascii": "cp1252",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-}
+_WEB_CHARSETS = dict.fromkeys(("iso-8859-1", "latin1", "us-ascii"), "cp1252")
+_WEB_CHARSETS |= {"gb2312": "gb18030", "gbk": "gb18030"}
 _META = {
     "description": "description og:description twitter:description dc.description",
     "language": "content-language og:locale dc.language",

@@ -182,9 +182,6 @@ REPEATED = 3
 SLOT = 4.0
 """Height in points within which rows are at one place."""
 
-Slot = tuple[bool, int]
-"""A place in a margin: whether it is the upper one, and how far from the edge in steps of SLOT."""
-
 
 def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
     """Return the pages without page numbers and running titles.
@@ -226,7 +223,8 @@ def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
     return kept
 
 
-def _slot(row: TextRow, page: PageText) -> Slot | None:
+def _slot(row: TextRow, page: PageText) -> tuple[bool, int] | None:
+    """Whether a row is in the upper margin, and how far from the edge; None for other places."""
     if row.table:
         return None
     if row.box.y1 < MARGIN * page.height:

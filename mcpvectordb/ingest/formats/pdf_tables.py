@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown import table
@@ -90,24 +90,18 @@ def _ruled_lines(page: Any, turn: Turn | None) -> tuple[set[RuledLine], set[Rule
     paths = len(_PATH.findall(operators))
     if paths > MOST_PATHS or (paths < FEWEST_PATHS and not _FORM.search(operators)):
         return across, down
-    boxes: Iterable[Box] = starmap(Box, _boxes(page.get_cdrawings()))
+    items = [item for drawing in page.get_cdrawings() for item in drawing["items"]]
+    boxes = [Box(*item[1]) for item in items if item[0] == "re"]
+    ends = [Box(*item[1], *item[2]) for item in items if item[0] == "l"]
+    for x0, y0, x1, y1 in ends:
+        if min(abs(x0 - x1), abs(y0 - y1)) < 1:
+            boxes.append(Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)))
     for x0, y0, x1, y1 in map(turn, boxes) if turn else boxes:
         if x1 - x0 > 2 * NEAR:
             across |= {RuledLine(y0, x0, x1), RuledLine(y1, x0, x1)}
         if y1 - y0 > 2 * NEAR:
             down |= {RuledLine(x0, y0, y1), RuledLine(x1, y0, y1)}
     return (across, down) if len(across) + len(down) <= MOST_LINES else (set(), set())
-
-
-def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, float, float]]:
-    for drawing in drawings:
-        for item in drawing["items"]:
-            if item[0] == "re":
-                yield item[1]
-            elif item[0] == "l":
-                (x0, y0), (x1, y1) = item[1:3]
-                if min(abs(x0 - x1), abs(y0 - y1)) < 1:
-                    yield min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
 
 
 Grid = tuple[Box, list[float], list[float]]

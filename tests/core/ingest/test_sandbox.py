@@ -307,7 +307,7 @@ def test_a_parser_that_cannot_be_confined_reads_nothing() -> None:
     program = (
         "import sys; from mcpvectordb.ingest import sandbox, worker; "
         "sandbox.confine = lambda: (_ for _ in ()).throw(OSError(1, 'landlock: not permitted')); "
-        "worker.main('{}')"
+        "worker.serve(worker.formats.parse, '{}')"
     )
     with (
         Worker(Config(), command=[sys.executable, "-P", "-c", program]) as made,
