@@ -69,7 +69,7 @@ class Block(NamedTuple):
     header: str
     header_end: int
     footer: str
-    first_cut: int
+    first_cut: int = 0
 
 
 Fits = Callable[[int, int], bool]
@@ -139,7 +139,7 @@ def outline(text: str, kind: Kind, fits: Fits = lambda start, end: True) -> Outl
             _add_markdown(result, text, begin, start, fits)
             # A cut after its opening fence would leave that alone.
             inside = text.find("\n", start, end) + 1 or end
-            block = Block(start, end, text[start:inside].rstrip(), inside, mark, end)
+            block = Block(start, end, text[start:inside].rstrip(), inside, mark)
             result.add_block(block, islice(_code(text, inside, end), 1, None), fits)
             begin = end
         _add_markdown(result, text, begin, len(text), fits)
@@ -246,7 +246,7 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) 
             header_end, end = lines[at + 1].end, lines[at + rows - 1].end
             header = text[line.at : header_end].rstrip()
             cuts = [(row.at, OUTER) for row in lines[at + 3 : at + rows]]
-            result.add_block(Block(line.at, end, header, header_end, "", end), cuts, fits)
+            result.add_block(Block(line.at, end, header, header_end, ""), cuts, fits)
             before, alone = lines[at + rows - 1].text, ""
         elif line.indent < 4 and (heading := _atx(line.text))[0]:
             result.add_heading(line.at, line.end, *heading)

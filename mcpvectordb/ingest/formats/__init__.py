@@ -1,8 +1,8 @@
 """The table of all formats, and the detection of a source's format.
 
-A format is one entry in `FORMATS` and a function `(source: Source) -> Parsed` in a module of this
-package, which is imported when its first source arrives. In the detection, the content wins over
-the media type, which wins over the file's extension.
+A format is one entry in `FORMATS`, a line of `known_as.txt` and a function `(source: Source) ->
+Parsed` in a module of this package, which is imported when its first source arrives. In the
+detection, the content wins over the media type, which wins over the file's extension.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from io import BytesIO
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
@@ -20,40 +20,6 @@ from mcpvectordb.ingest.formats.charset import bom, is_text, unicode_encoding
 from mcpvectordb.records import Parsed, Source
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_TEXT = """
-    txt text log readme license licence changelog authors notice adoc asciidoc bib diff patch ics
-    vcf po textile wiki text/plain
-"""
-_CODE = """
-    py pyi pyx js mjs cjs jsx ts mts cts tsx java c h cc cpp cxx hh hpp hxx ino m mm cs fs fsx vb go
-    rs rb php swift kt kts scala groovy gradle dart lua r jl pl pm hs elm ex exs erl hrl clj cljs
-    cljc lisp scm el ml mli nim zig d pas f90 asm s sol v sv vhd vhdl cu glsl wgsl sh bash zsh fish
-    ps1 psm1 bat cmd awk sed tcl sql graphql gql proto thrift tf hcl nix vue svelte astro css scss
-    sass less toml yaml yml ini cfg conf properties env editorconfig cmake mk make makefile
-    gnumakefile dockerfile containerfile jenkinsfile justfile rakefile gemfile procfile vagrantfile
-    cmakelists.txt text/css text/javascript application/javascript text/x-python text/x-c
-    application/yaml application/toml
-"""
-_MARKDOWN = "md markdown mdown mkd mkdn mdx qmd rmd text/markdown text/x-markdown"
-_JSON = """
-    json jsonl ndjson geojson jsonld webmanifest application/json application/x-ndjson
-    application/jsonl application/ld+json application/geo+json
-"""
-_XML = """
-    xml xsd xsl xslt rss atom opml wsdl kml gpx xlf xliff dbk docbook tei application/xml text/xml
-    application/rss+xml application/atom+xml
-"""
-_HTML = "html htm xhtml shtml text/html application/xhtml+xml"
-_MAIL = "eml mbox mht mhtml message/rfc822 application/mbox multipart/related"
-_OOXML = "application/vnd.openxmlformats-officedocument."
-_XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
-_ODF = "application/vnd.oasis.opendocument."
-_MOBI = "mobi prc azw application/x-mobipocket-ebook"
-_XPS = "xps oxps application/vnd.ms-xpsdocument"
-_DOCX = f"docx docm dotx {_OOXML}wordprocessingml.document"
-_PPTX = f"pptx pptm ppsx {_OOXML}presentationml.presentation"
-_PPT = "ppt pps pot application/vnd.ms-powerpoint"
-_LATEX = "tex ltx latex application/x-tex text/x-tex"
 _ODF_MAGIC = rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis\.opendocument\."
 _HTML_HINT = rb"\s*(<\?xml[^>]*>\s*)?(<!--[^>]*-->\s*)*<(!doctype\s+html|html)\b"
 _FB2_HINT = rb"\s*(<\?xml[^>]*>\s*)?<FictionBook\b"
@@ -66,12 +32,10 @@ _CUE = rb"WEBVTT\b|\d+\s*\n\d+:\d\d:\d\d[,.]\d+ --> "
 
 
 class Format(NamedTuple):
-    """One format; regular expressions match at the start.
+    """One format; regular expressions match at the start. What it is known as: `known_as.txt`.
 
     - name: for messages, unique.
     - reader: the module in this package that reads it, and its function if that is not `parse`.
-    - known_as: words in lower case: extensions without the dot, file names ("makefile"), and media
-      types without parameters.
     - magic: an expression that every file of this format starts with.
     - part: a file or a stream that identifies this format, if it is a ZIP archive or an OLE
       container.
@@ -81,7 +45,6 @@ class Format(NamedTuple):
 
     name: str
     reader: str
-    known_as: str
     magic: bytes = b""
     part: str = ""
     hint: bytes = b""
@@ -96,35 +59,35 @@ class Format(NamedTuple):
 # The first entry whose magic, part or hint matches wins, so special cases come before general
 # ones.
 FORMATS = (
-    Format("plain text", "text", _TEXT, inline=True),
-    Format("Markdown", "text:parse_markdown", _MARKDOWN, inline=True),
-    Format("source code", "text:parse_code", _CODE, inline=True),
-    Format("PDF", "pdf", "pdf application/pdf", magic=rb"\s*%PDF-"),
-    Format("EPUB", "pdf:parse_book", "epub application/epub+zip", part="META-INF/container.xml"),
-    Format("MOBI", "pdf:parse_book", _MOBI, magic=rb".{60}(BOOKMOBI|TEXtREAd)"),
-    Format("FB2", "pdf:parse_book", "fb2 application/x-fictionbook+xml", hint=_FB2_HINT),
-    Format("XPS", "pdf:parse_book", _XPS, part="FixedDocumentSequence.fdseq"),
-    Format("DOCX", "docx", _DOCX, part="word/document.xml"),
-    Format("PPTX", "pptx", _PPTX, part="ppt/presentation.xml"),
-    Format("XLSX", "xlsx", f"xlsx xlsm xltx {_OOXML}spreadsheetml.sheet", part="xl/workbook.xml"),
-    Format("XLSB", "xlsx", f"xlsb {_XLSB}", part="xl/workbook.bin"),
-    Format("DOC", "ole:parse_doc", "doc dot application/msword", part="WordDocument"),
-    Format("PPT", "ole:parse_ppt", _PPT, part="PowerPoint Document"),
-    Format("XLS", "xlsx", "xls application/vnd.ms-excel", magic=re.escape(OLE)),
-    Format("ODS", "odt", f"ods {_ODF}spreadsheet", magic=_ODF_MAGIC + rb"spreadsheet"),
-    Format("ODT", "odt", f"odt {_ODF}text", magic=_ODF_MAGIC + rb"text"),
-    Format("ODP", "odt", f"odp {_ODF}presentation", magic=_ODF_MAGIC + rb"presentation"),
-    Format("RTF", "rtf", "rtf application/rtf text/rtf", magic=rb"\s*\{\\rtf"),
-    Format("HTML", "html", _HTML, hint=_HTML_HINT),
-    Format("notebook", "data:parse_notebook", "ipynb application/x-ipynb+json"),
-    Format("JSON", "data:parse_json", _JSON),
-    Format("XML", "data:parse_xml", _XML, hint=rb"\s*<\?xml\s"),
-    Format("CSV", "data:parse_csv", "csv tsv tab text/csv text/tab-separated-values"),
-    Format("mail", "email", _MAIL, hint=_MAIL_HINT),
-    Format("reStructuredText", "markup", "rst rest text/x-rst text/prs.fallenstein.rst"),
-    Format("Org", "markup", "org text/org text/x-org"),
-    Format("LaTeX", "markup", _LATEX, hint=rb"\s*\\documentclass\b"),
-    Format("subtitles", "subtitles", "srt vtt text/vtt application/x-subrip", hint=_CUE),
+    Format("plain text", "text", inline=True),
+    Format("Markdown", "text:parse_markdown", inline=True),
+    Format("source code", "text:parse_code", inline=True),
+    Format("PDF", "pdf", magic=rb"\s*%PDF-"),
+    Format("EPUB", "pdf:parse_book", part="META-INF/container.xml"),
+    Format("MOBI", "pdf:parse_book", magic=rb".{60}(BOOKMOBI|TEXtREAd)"),
+    Format("FB2", "pdf:parse_book", hint=_FB2_HINT),
+    Format("XPS", "pdf:parse_book", part="FixedDocumentSequence.fdseq"),
+    Format("DOCX", "docx", part="word/document.xml"),
+    Format("PPTX", "pptx", part="ppt/presentation.xml"),
+    Format("XLSX", "xlsx", part="xl/workbook.xml"),
+    Format("XLSB", "xlsx", part="xl/workbook.bin"),
+    Format("DOC", "ole:parse_doc", part="WordDocument"),
+    Format("PPT", "ole:parse_ppt", part="PowerPoint Document"),
+    Format("XLS", "xlsx", magic=re.escape(OLE)),
+    Format("ODS", "odt", magic=_ODF_MAGIC + rb"spreadsheet"),
+    Format("ODT", "odt", magic=_ODF_MAGIC + rb"text"),
+    Format("ODP", "odt", magic=_ODF_MAGIC + rb"presentation"),
+    Format("RTF", "rtf", magic=rb"\s*\{\\rtf"),
+    Format("HTML", "html", hint=_HTML_HINT),
+    Format("notebook", "data:parse_notebook"),
+    Format("JSON", "data:parse_json"),
+    Format("XML", "data:parse_xml", hint=rb"\s*<\?xml\s"),
+    Format("CSV", "data:parse_csv"),
+    Format("mail", "email", hint=_MAIL_HINT),
+    Format("reStructuredText", "markup"),
+    Format("Org", "markup"),
+    Format("LaTeX", "markup", hint=rb"\s*\\documentclass\b"),
+    Format("subtitles", "subtitles", hint=_CUE),
 )
 
 TEXT, CODE = FORMATS[0], FORMATS[2]
@@ -206,7 +169,7 @@ def detect(source: Source) -> Format:
         head = head.decode(encoding, "ignore").encode()
     kind = source.media_type.partition(";")[0].strip().lower()
     # Servers send text/plain for any text, so the name says more.
-    claimed = None if kind == "text/plain" else _known().get(kind)
+    claimed = None if kind == "text/plain" else known_as().get(kind)
     claimed = claimed or by_name(source.name)
     parts = _parts(raw)
     found = next((each for each in FORMATS if _is_seen(each, head, raw, parts)), None)
@@ -261,13 +224,15 @@ def _known_content(head: bytes) -> str:
 def by_name(name: str) -> Format | None:
     """Return the format of a file name by its extension; None for unknown ones."""
     name = name.lower()
-    return _known().get(name) or _known().get(name.rpartition(".")[2])
+    return known_as().get(name) or known_as().get(name.rpartition(".")[2])
 
 
 @cache
-def _known() -> dict[str, Format]:
-    """The format of each extension, file name and media type."""
-    return {name: each for each in FORMATS for name in each.known_as.split()}
+def known_as() -> dict[str, Format]:
+    """The format of each extension (without the dot), file name ("makefile") and media type."""
+    lines = Path(__file__).with_name("known_as.txt").read_text("utf-8").splitlines()
+    named = (line.partition(": ") for line in lines)
+    return {word: BY_NAME[name] for name, _, words in named for word in words.split()}
 
 
 def check_extension(source: Source) -> None:

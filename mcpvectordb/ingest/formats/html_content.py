@@ -20,6 +20,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Set
 from functools import lru_cache
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 INLINE = frozenset(
@@ -349,11 +351,7 @@ def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:
     """The headings below which everything was skipped, up to the next heading."""
     empty: set[Any] = set()
     for heading in root.iter(*(HEADINGS.keys() - {"h1"})):
-        below = []
-        for each in heading.itersiblings():
-            if each.tag in HEADINGS:
-                break
-            below.append(each)
+        below = list(takewhile(lambda each: each.tag not in HEADINGS, heading.itersiblings()))
         gone = [each in skip for each in below if _has_text(each)]
         if gone and all(gone) and not any((each.tail or "").strip() for each in below):
             empty.add(heading)
@@ -371,41 +369,19 @@ def _is_outside(element: Any, *tags: str) -> bool:
 
 # --- what classes and ids say about an element: boilerplate, comments or content
 
+_LINES = Path(__file__).with_name("page_names.txt").read_text("utf-8").splitlines()
+_WORDS = {kind: words.split() for kind, _, words in (line.partition(": ") for line in _LINES)}
 # A name says what an element is by its first or its last word: `cookie-banner`, `left-sidebar`.
-_BOILERPLATE = frozenset(
-    "cookie cookies consent gdpr nav navbar navigation breadcrumb breadcrumbs sidebar menu footer "
-    "masthead social share sharing sharebar sharedaddy newsletter subscribe signup related "
-    "recommended recommendations promo promotion promoted sponsored advert advertisement "
-    "advertising ad ads adslot popup modal lightbox skiplink headerlink linenos lineno "
-    "linenodiv toc pagination pager noprint sphinxsidebar navbox catlinks ticker outbrain taboola "
-    "addtoany trending tagcloud tags blogroll avatar login topbar toolbar subnav sidenav offcanvas "
-    "megamenu bookmark bookmarks follow feedback donate donation paywall copyright sponsor "
-    "sponsors".split()
-)
-_BOILERPLATE_NAMES = frozenset(
-    "hidden d-none side-bar skip-link skip-to-content sr-only visually-hidden anchor-link "
-    "screen-reader-text "
-    "mw-editsection mw-jump-link more-stories more-news more-articles most-read most-popular "
-    "also-read read-also you-may-like author-bio author-box about-author post-tags entry-tags "
-    "article-tags tag-list tags-links post-meta entry-meta up-next latest-news".split()
-)
+_BOILERPLATE = frozenset(_WORDS["boilerplate"])
+_BOILERPLATE_NAMES = frozenset(_WORDS["whole names of boilerplate"])
 # The same without a border between the words: `relatedposts`.
-_BOILERPLATE_STEMS = tuple(
-    "breadcrumb newsletter sidebar advert adsby sharebutton sharethis relatedpost relatedarticle "
-    "relatednews".split()
-)
-_COMMENTS = frozenset(
-    "comment comments commentlist disqus respond livefyre kommentare commentaires "
-    "comentarios".split()
-)
+_BOILERPLATE_STEMS = tuple(_WORDS["stems of boilerplate"])
+_COMMENTS = frozenset(_WORDS["comments"])
 _COMMENT_TAGS = frozenset("div section ol ul li aside article form table details".split())
 # With one of these a name is that of a state or a layout: `has-ads`, `no-share`, `modal-enabled`,
 # `content-with-sidebar-wrp`, `pagination-first`.
-_STATES = frozenset("has no not non with without is".split())
-_LAST_STATES = frozenset(
-    "enabled disabled active inactive open opened closed on off ready loaded visible first last "
-    "layout page template theme support".split()
-)
+_STATES = frozenset(_WORDS["states"])
+_LAST_STATES = frozenset(_WORDS["last states"])
 _ARTICLE_BODY = re.compile(
     r"(?:td-)?(?:article|post|entry|story|recipe|news)-?(?:body|content|text)|field-name-body",
     re.IGNORECASE,

@@ -328,14 +328,10 @@ def _successive(rows: Sequence[TextRow], starts: list[_Start]) -> Iterable[list[
     across = [
         (row.box.y0, at) for at, row in enumerate(rows) if at in here or row.box.x0 < x < row.box.x1
     ]
-    run: list[_Start] = []
-    for _, at in [*sorted(across), (0, -1)]:
-        if at in here:
-            run.append(here[at])
-            continue
+    for is_here, group in groupby((at for _, at in sorted(across)), here.__contains__):
+        run = [here[at] for at in group] if is_here else []
         if len(run) >= MANY_ROWS:
             yield run
-        run = []
 
 
 # --- columns

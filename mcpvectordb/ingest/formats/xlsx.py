@@ -47,10 +47,9 @@ def parse(source: Source) -> Parsed:
 
 
 def _check_container(source: Source) -> None:
-    """Refuse an OLE container that is encrypted or no workbook."""
+    """Refuse an OLE container that is encrypted or no workbook, by what its directory lists."""
 
     def has(stream: str) -> bool:
-        """Whether the container's directory lists a stream."""
         return stream.encode("utf-16-le") in source.raw
 
     if has("EncryptedPackage"):
