@@ -202,14 +202,8 @@ def _keep(file: Path, text: str) -> None:
 
 def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
     """A document of pages without text."""
-    return Parsed(
-        text="",
-        title=source.name,
-        kind="markdown",
-        pages=(0,) * pages,
-        images=images,
-        metadata={"pages": pages} if pages > 1 else {},
-    )
+    parsed = Parsed(text="", title=source.name, kind="markdown", pages=(0,) * pages, images=images)
+    return replace(parsed, metadata={"pages": pages}) if pages > 1 else parsed
 
 
 def ranges(numbers: Iterable[int]) -> str:

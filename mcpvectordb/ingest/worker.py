@@ -73,10 +73,7 @@ MOST_PIXELS = 32_767
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
 _START = f"import sys; from {__name__} import formats, serve; serve(formats.parse, sys.argv[1])"
-_LIMITS = (
-    *("parse_memory", "parse_output_bytes", "parse_output_ratio"),
-    *("parse_timeout", "parse_sandbox"),
-)
+_LIMITS = "parse_memory parse_output_bytes parse_output_ratio parse_timeout parse_sandbox".split()
 """What of the configuration the process enforces itself."""
 _CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
 # The template parses it once: what MuPDF does for its first file, and takes longer for than for

@@ -192,16 +192,13 @@ def finish(
     lines = (line(each) for each in candidates if isinstance(each, str))
     # Names that programs and templates give are no titles.
     telling = (each for each in lines if each and not _NO_TITLE.fullmatch(each))
+    shown = {key: _short(value) for key, value in about.items()}
     return Parsed(
         text=joined,
         title=next(telling, line(source.name))[:LONGEST_TITLE].rstrip(),
         kind="markdown",
         pages=() if isinstance(text, str) else offsets,
-        metadata={
-            key: short
-            for key, value in about.items()
-            if (short := _short(value)) not in ("", None, [])
-        },
+        metadata={key: value for key, value in shown.items() if value not in ("", None, [])},
         note=note,
         images=images,
     )

@@ -141,36 +141,30 @@ def parse_ppt(source: Source) -> Parsed:
     """Return the text of a presentation, slide by slide."""
     streams = OleStreams(source)
     stream, user = streams.read("PowerPoint Document"), streams.read("Current User")
+    notes: dict[int, str] = {}
+    pages: list[str] = []
     try:
         if struct.unpack_from("<I", user, 12)[0] == ENCRYPTED_PPT:
             raise markdown.encrypted(source.name)
-        pages = _pages(stream, struct.unpack_from("<I", user, 16)[0])
+        document, places = _directory(stream, struct.unpack_from("<I", user, 16)[0])
+        top = list(_records(_record(stream, places[document]).content))
+        for number, _, _ in _listed(top, NOTES_LIST):
+            record = _record(stream, places[number])
+            said = " ".join(text for _, text in _texts(record))
+            kinds = (child for child in _records(record.content) if child.kind == NOTES)
+            notes |= {struct.unpack_from("<I", child.content)[0]: said for child in kinds}
+        for number, id, listed in _listed(top, SLIDES_LIST):
+            blocks = [
+                markdown.heading(1, text) if title else markdown.prose(text)
+                for title, text in (*listed, *_texts(_record(stream, places[number])))
+            ]
+            note = notes.get(id)
+            pages.append(markdown.blocks([*blocks, f"Notes: {note}" if note else ""]))
     except (struct.error, KeyError) as error:
         raise markdown.damaged(source.name, error) from None
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**streams.properties(), "slides": len(pages)}
     return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)
-
-
-def _pages(stream: bytes, edit: int) -> list[str]:
-    document, places = _directory(stream, edit)
-    top = list(_records(_record(stream, places[document]).content))
-    notes: dict[int, str] = {}
-    for number, _, _ in _listed(top, NOTES_LIST):
-        record = _record(stream, places[number])
-        for child in _records(record.content):
-            if child.kind == NOTES:
-                said = " ".join(text for _, text in _texts(record))
-                notes[struct.unpack_from("<I", child.content)[0]] = said
-    pages = []
-    for number, id, listed in _listed(top, SLIDES_LIST):
-        blocks = [
-            markdown.heading(1, text) if title else markdown.prose(text)
-            for title, text in (*listed, *_texts(_record(stream, places[number])))
-        ]
-        note = notes.get(id)
-        pages.append(markdown.blocks([*blocks, f"Notes: {note}" if note else ""]))
-    return pages
 
 
 def _directory(stream: bytes, edit: int) -> tuple[int, dict[int, int]]:

@@ -59,10 +59,9 @@ def _check_container(source: Source) -> None:
             f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
             "that"
         )
-    if not has("Book") and not has("Workbook"):
-        for stream in ("WordDocument", "PowerPoint Document"):  # it was not found in the container
-            if has(stream):
-                raise markdown.damaged(source.name, f"its {stream} cannot be found")
+    lost = [each for each in ("WordDocument", "PowerPoint Document") if has(each)]
+    if lost and not has("Book") and not has("Workbook"):  # it was not found in the container
+        raise markdown.damaged(source.name, f"its {lost[0]} cannot be found")
 
 
 def _extras(archive: Archive, part: str) -> Iterator[str]:
