@@ -28,7 +28,7 @@ from typing import NamedTuple
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.ingest import structure
 from mcpvectordb.ingest.span import STANDARD_SIZE, Span
-from mcpvectordb.ingest.structure import Block, Kind
+from mcpvectordb.ingest.structure import Block, Kind, outline
 
 WHOLE_TEXT = 256
 """A text of so many tokens is not cut into chunks of the standard size: as a whole it is found
@@ -96,9 +96,7 @@ class _Splitter:
         self.first = self.visible(structure.body_start(text, kind))
         is_short = self.count(self.first, len(text)) <= WHOLE_TEXT
         self.size = WHOLE_TEXT if is_short and size == STANDARD_SIZE else size
-        self.outline = structure.outline(
-            text, kind, lambda start, end: self.count(start, end) <= self.size
-        )
+        self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= self.size)
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
         self.barriers = sorted({self.visible(each) for each in pages})

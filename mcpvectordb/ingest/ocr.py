@@ -43,7 +43,6 @@ class Picture(NamedTuple):
 Draw = Callable[[int], Picture]
 """Draws a page, counted from 1; raises ParseFailed."""
 
-
 DPI = 300
 _START = (
     f"import json, sys; from {sandbox.__name__} import execute; execute(*json.loads(sys.argv[1]))"

@@ -34,9 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 # What parsers import when they are first needed; the folders that these are in may be read.
-PACKAGES = """
-    apsw charset_normalizer lxml numpy olefile pyarrow pymupdf python_calamine yaml
-""".split()
+PACKAGES = "apsw charset_normalizer lxml numpy olefile pyarrow pymupdf python_calamine yaml".split()
 LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew")
 SYSTEM = ("/usr", *LIBRARIES, *STORES, "/sys/devices/system/cpu")

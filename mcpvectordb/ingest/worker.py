@@ -56,6 +56,7 @@ from mcpvectordb.ingest import formats, sandbox
 from mcpvectordb.ingest import process as foreign
 from mcpvectordb.ingest.formats import Format
 from mcpvectordb.ingest.ocr import Picture, Tesseract
+from mcpvectordb.ingest.process import TimerFactory
 from mcpvectordb.records import Parsed, Source
 
 T = TypeVar("T")
@@ -113,11 +114,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        config: Config,
-        *,
-        command: Sequence[str] = (),
-        timer: foreign.TimerFactory = threading.Timer,
+        self, config: Config, *, command: Sequence[str] = (), timer: TimerFactory = threading.Timer
     ) -> None:
         self._config, self._timer = config, timer
         self._command = command or (sys.executable, "-P", "-c", _START, limits_of(config))

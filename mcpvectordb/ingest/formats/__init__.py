@@ -37,8 +37,7 @@ class Format(NamedTuple):
     - name: for messages, unique.
     - reader: the module in this package that reads it, and its function if that is not `parse`.
     - magic: an expression that every file of this format starts with.
-    - part: a file or a stream that identifies this format, if it is a ZIP archive or an OLE
-      container.
+    - part: what identifies this format: a file of a ZIP archive, a stream of an OLE container.
     - hint: an expression that is sufficient to recognise the format, but not necessary.
     - inline: needs only decoding and no parser, so it is safe to read in the main process.
     """
@@ -56,8 +55,7 @@ class Format(NamedTuple):
         return self.reader.partition(":")[0]
 
 
-# The first entry whose magic, part or hint matches wins, so special cases come before general
-# ones.
+# The first entry whose magic, part or hint matches wins, so special cases come first.
 FORMATS = (
     Format("plain text", "text", inline=True),
     Format("Markdown", "text:parse_markdown", inline=True),

@@ -20,8 +20,6 @@ from mcpvectordb.records import Source
 
 MOST_UNPACKED = 256_000_000
 MOST_MEMBERS = 20_000
-
-
 # By the names that Office and OpenDocument have for what a document says of itself.
 _PROPERTIES = {"creator": "author", "initial-creator": "author", "keyword": "keywords"}
 _PROPERTIES |= {"creation-date": "created", "date": "modified"}

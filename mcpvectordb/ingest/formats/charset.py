@@ -20,7 +20,6 @@ _BOMS = (
 # Python codecs that are escape notations rather than charsets, and slow or lossy.
 _NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
 
-
 SAMPLE = 65_536
 """How many bytes at the start show what an encoding is."""
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")) + b"\x7f"

@@ -1,7 +1,4 @@
-"""PDF: text in reading order page by page, with headings by font size, code and ruled tables.
-
-So are books, which MuPDF reads as well.
-"""
+"""PDF and books: text in reading order, with headings by font size, code and ruled tables."""
 
 from __future__ import annotations
 
