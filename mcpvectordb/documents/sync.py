@@ -564,8 +564,7 @@ def own_files(file: File) -> tuple[Path, ...]:
 
 def reads(config: Config) -> str:
     """What this program can read, by its version and the languages of an installed OCR program."""
-    ocr = Tesseract.found(config)
-    return f"{__version__}+{ocr.languages}" if ocr else __version__
+    return f"{__version__}+{config.ocr_languages}" if Tesseract.found(config) else __version__
 
 
 def stored_files(store: OpenStore, library: FollowedLibrary) -> Iterator[StoredFile]:

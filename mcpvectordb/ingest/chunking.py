@@ -21,22 +21,14 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
 from mcpvectordb.errors import InvalidInput
+from mcpvectordb.ingest import structure
 from mcpvectordb.ingest.span import STANDARD_SIZE, Span
-from mcpvectordb.ingest.structure import (
-    BODY,
-    HEADING,
-    OUTER,
-    STACKED,
-    Block,
-    Kind,
-    body_start,
-    outline,
-)
+from mcpvectordb.ingest.structure import Block, Kind, outline
 
 WHOLE_TEXT = 256
 """A text of so many tokens is not cut into chunks of the standard size: as a whole it is found
@@ -78,7 +70,7 @@ def split(
             f"a chunk needs a size of at least 1 and an overlap of at least 0, not {size} and "
             f"{overlap}"
         )
-    return _Splitter(text, starts, size, min(overlap, size - 1), kind, pages).spans(most)
+    return _Splitter(text, starts, size, kind, pages).spans(min(overlap, size - 1), most)
 
 
 class _Section(NamedTuple):
@@ -97,24 +89,18 @@ class _Splitter:
     """Splits one text. Every cut is before a visible character or at the end of the text."""
 
     def __init__(
-        self,
-        text: str,
-        starts: Sequence[int],
-        size: int,
-        overlap: int,
-        kind: Kind,
-        pages: Sequence[int],
+        self, text: str, starts: Sequence[int], size: int, kind: Kind, pages: Sequence[int]
     ) -> None:
-        self.text, self.overlap, self.pages = text, overlap, pages
+        self.text, self.pages = text, pages
         self.starts = _with_long_tokens_divided(text, starts)
-        self.first = self.visible(body_start(text, kind))
+        self.first = self.visible(structure.body_start(text, kind))
         is_short = self.count(self.first, len(text)) <= WHOLE_TEXT
         self.size = WHOLE_TEXT if is_short and size == STANDARD_SIZE else size
         self.outline = outline(text, kind, lambda start, end: self.count(start, end) <= self.size)
         self.heading_starts = [each.start for each in self.outline.headings]
         self.block_starts = [each.start for each in self.outline.blocks]
         self.barriers = sorted({self.visible(each) for each in pages})
-        runs = list(self.runs_of_headings())
+        runs = self.runs_of_headings()
         ends = {*self.barriers, len(text)}
         self.tails = [each.start for each in runs if each.text in ends]
         self.sections = [each for each in runs if each.text not in ends]
@@ -122,15 +108,18 @@ class _Splitter:
         self.no_overlap_at = {*self.heading_starts, *self.block_starts, *self.barriers}
         self.newlines = array("q", (each.start() for each in re.finditer("\n", text)))
 
-    def spans(self, most: int | None) -> list[Span]:
+    def spans(self, overlap: int, most: int | None) -> list[Span]:
         spans: list[Span] = []
         tile, start = 0, self.first
         first = start
         while tile < len(self.text) and len(spans) != most:
-            room = self.size - self.count(start, first) - self.header_tokens(start)
+            room = self.size - self.count(start, first)
+            block = self.block_around(start)
+            if block and self.is_carried(block):  # its header gets at most half of the tokens
+                room -= min(self.count(block.start, block.header_end), self.size // 2)
             cut = self.cut(first, max(1, room))
             spans.append(self.span(start, tile, cut))
-            start = self.overlap_start(first, cut)
+            start = self.overlap_start(first, cut, overlap)
             tile = first = cut
         return spans
 
@@ -153,20 +142,16 @@ class _Splitter:
 
     # Headings and the text that they head
 
-    def runs_of_headings(self) -> Iterator[_Section]:
+    def runs_of_headings(self) -> list[_Section]:
         """Headings that follow each other on one page without text between them."""
         cuts = dict(pairwise([*self.outline.cuts, len(self.text)]))
-        barriers, run = set(self.barriers), None
-        for heading in self.outline.headings:
-            if run is not None and heading.start == run.text and heading.start not in barriers:
-                outer = min(run.outer, heading.level)
-                run = _Section(run.start, outer, heading.level, cuts[heading.start])
-            else:
-                if run is not None:
-                    yield run
-                run = _Section(heading.start, heading.level, heading.level, cuts[heading.start])
-        if run is not None:
-            yield run
+        barriers, runs = set(self.barriers), list[_Section]()
+        for at, _, level, _ in self.outline.headings:
+            start, outer = at, level
+            if runs and at == runs[-1].text and at not in barriers:
+                start, outer = runs[-1].start, min(runs.pop().outer, level)
+            runs.append(_Section(start, outer, level, cuts[at]))
+        return runs
 
     # Measures
 
@@ -192,13 +177,6 @@ class _Splitter:
         block = self.outline.blocks[i] if i >= 0 else None
         return block if block and offset < block.end else None
 
-    def header_tokens(self, start: int) -> int:
-        """The tokens that a chunk leaves to the header of its block, at most half of its own."""
-        block = self.block_around(start)
-        if block is None or not self.is_carried(block):
-            return 0
-        return min(self.count(block.start, block.header_end), self.size // 2)
-
     def is_carried(self, block: Block) -> bool:
         """Whether the parts of a block repeat its header, which is shorter than a chunk."""
         return self.count(block.start, block.header_end) <= self.size
@@ -210,27 +188,34 @@ class _Splitter:
         limit = self.after(first, room)
         if (stop := self.stop(first, limit)) is not None:
             return stop
-        limit = self.before_tail(first, limit)
-        block = self.block_across(first, limit)
-        limit = limit if block is None else block
-        if (section := self.strongest(first, limit, HEADING)) is not None:
+        i = bisect_right(self.tails, first)
+        if i < len(self.tails) and self.tails[i] <= limit:  # leave headings without text some text
+            last = self.starts[bisect_left(self.starts, self.tails[i]) - 1]
+            limit = last if last > first else limit
+        i = bisect_left(self.block_starts, limit) - 1
+        block = self.outline.blocks[i] if i >= 0 else None
+        # A cut at the limit would split this block where none is possible.
+        is_split = block is not None and first < block.start and limit < block.first_cut
+        if block and is_split and self.end_of_headings(first, limit) != block.start:
+            limit = block.start
+        else:
+            block = None
+        if (section := self.strongest(first, limit, structure.HEADING)) is not None:
             return section
         text = self.end_of_headings(first, limit)
         half, quarter = (max(self.after(first, room // part) - 1, text) for part in (2, 4))
-        best = self.strongest(half, limit, STACKED)
-        if best is not None and self.strongest(half, limit, OUTER) is None:
-            best = self.strongest(quarter, limit, OUTER) or best  # rather than inside a statement
+        best = self.strongest(half, limit, structure.STACKED)
+        if best is not None and self.strongest(half, limit, structure.OUTER) is None:
+            # Rather than inside of a statement.
+            best = self.strongest(quarter, limit, structure.OUTER) or best
         if best is None and block is None:
-            best = self.last_sentence(half, limit) or self.last_word(half, limit)
+            sentences = [each.end() for each in _SENTENCE.finditer(self.text, half, limit)]
+            words = self.text[half:limit].rsplit(None, 1)
+            if sentences:
+                best = sentences[-1]
+            elif len(words) == 2 and not self.text[limit - 1].isspace():
+                best = limit - len(words[1])
         return limit if best is None else best
-
-    def before_tail(self, first: int, limit: int) -> int:
-        """The limit, or an offset before it that leaves some text to headings without text."""
-        i = bisect_right(self.tails, first)
-        if i == len(self.tails) or self.tails[i] > limit:
-            return limit
-        last = self.starts[bisect_left(self.starts, self.tails[i]) - 1]
-        return last if last > first else limit
 
     def stop(self, first: int, limit: int) -> int | None:
         """Where the page, section or text ends; None if beyond the limit."""
@@ -243,16 +228,6 @@ class _Splitter:
         stop = min(section, *self.barriers[page : page + 1], len(self.text))
         return stop if stop <= limit else None
 
-    def block_across(self, first: int, limit: int) -> int | None:
-        """The start of the block that a cut at the limit would split where none is possible."""
-        i = bisect_left(self.block_starts, limit) - 1
-        if i < 0:
-            return None
-        block = self.outline.blocks[i]
-        if not first < block.start or not limit < block.first_cut:
-            return None
-        return block.start if self.end_of_headings(first, limit) != block.start else None
-
     def strongest(self, least: int, limit: int, minimum: int) -> int | None:
         """The strongest boundary after `least` and up to `limit`; of equal ones the last."""
         cuts, strengths = self.outline.cuts, self.outline.strengths
@@ -264,40 +239,18 @@ class _Splitter:
         """Where the text below the headings at `first` begins; `first` without headings or text."""
         cuts, strengths = self.outline.cuts, self.outline.strengths
         for i in range(bisect_right(cuts, first), bisect_right(cuts, limit)):
-            if strengths[i] != STACKED:
-                return cuts[i] if strengths[i] == BODY else first
+            if strengths[i] != structure.STACKED:
+                return cuts[i] if strengths[i] == structure.BODY else first
         return first
-
-    def last_sentence(self, least: int, limit: int) -> int | None:
-        ends = [each.end() for each in _SENTENCE.finditer(self.text, least, limit)]
-        return ends[-1] if ends else None
-
-    def last_word(self, least: int, limit: int) -> int | None:
-        if self.text[limit - 1].isspace():
-            return limit
-        words = self.text[least:limit].rsplit(None, 1)
-        return limit - len(words[1]) if len(words) == 2 else None
 
     # Where the next chunk begins
 
-    def overlap_start(self, first: int, cut: int) -> int:
+    def overlap_start(self, first: int, cut: int, overlap: int) -> int:
         """The start of the chunk after `cut`: that of a line, sentence or word before it."""
-        least = self.earliest_overlap(first, cut)
-        cuts, begins = self.outline.cuts, [first]
-        begins += cuts[(i := bisect_left(cuts, least)) : i + 1]
-        begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
-        begin = min((each for each in begins if least <= each < cut), default=None)
-        if begin is not None:
-            return begin
-        word = _WORD.search(self.text, least, cut)
-        return word.start() if word else cut
-
-    def earliest_overlap(self, first: int, cut: int) -> int:
-        """The first offset from which text before `cut` may be repeated; `cut` if none may be."""
-        if not self.overlap or cut in self.no_overlap_at:
+        if not overlap or cut in self.no_overlap_at:
             return cut
-        least = first
-        i = bisect_left(self.starts, cut) - self.overlap
+        least = first  # the first offset from which text may be repeated
+        i = bisect_left(self.starts, cut) - overlap
         if i > 0:
             least = max(least, self.starts[i] + (self.starts[i - 1] == self.starts[i]))
         heading = bisect_left(self.heading_starts, cut) - 1
@@ -307,7 +260,15 @@ class _Splitter:
         if block >= 0:
             start, end, *_ = self.outline.blocks[block]
             least = max(least, end if end <= cut else start)
-        return min(least, cut)
+        least = min(least, cut)
+        cuts, begins = self.outline.cuts, [first]
+        begins += cuts[(i := bisect_left(cuts, least)) : i + 1]
+        begins += [each.end() for each in _SENTENCE.finditer(self.text, max(first, least - 8), cut)]
+        begin = min((each for each in begins if least <= each < cut), default=None)
+        if begin is not None:
+            return begin
+        word = _WORD.search(self.text, least, cut)
+        return word.start() if word else cut
 
 
 def _with_long_tokens_divided(text: str, starts: Sequence[int]) -> Sequence[int]:

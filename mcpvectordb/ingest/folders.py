@@ -42,13 +42,9 @@ class _Scope(NamedTuple):
     above: _Scope | None
 
 
-class _Folder(NamedTuple):
-    """A folder on the stack of the walk: names still to visit, folders with a slash at the end."""
-
-    names: Iterator[str]
-    path: str
-    relative: str
-    scope: _Scope | None
+_Folder = tuple[Iterator[str], str, str, _Scope | None]
+"""A folder on the stack of the walk: names still to visit (folders with a slash at the end), its
+path, that from the root, and its ignore rules."""
 
 
 class Skipped:
@@ -131,20 +127,17 @@ class Walk:
         """Open a folder; one that cannot be read is a failure and has no names."""
         try:
             names, ignore_files = self._listed(path)
-            if ignore_files:
-                text = "\n".join(
-                    _ignore_file(path + name) for name in IGNORE_FILES if name in ignore_files
-                )
-                scope = _Scope(rules_of_file(text), len(relative), scope)
-            return _Folder(iter(sorted(names)), path, relative, scope)
+            found = [_ignore_file(path + each) for each in IGNORE_FILES if each in ignore_files]
+            if found:
+                scope = _Scope(rules_of_file("\n".join(found)), len(relative), scope)
+            return iter(sorted(names)), path, relative, scope
         except (FileNotFoundError, NotADirectoryError):
             if not relative:
                 raise Unreadable(f"{self._root} is not a folder, or is not there") from None
         except OSError as error:
-            self.failures[path.rstrip(os.sep) or os.sep] = (
-                f"{path} cannot be read: {error.strerror}"
-            )
-        return _Folder(iter(()), path, relative, scope)
+            failed = path.rstrip(os.sep) or os.sep
+            self.failures[failed] = f"{path} cannot be read: {error.strerror}"
+        return iter(()), path, relative, scope
 
     def _listed(self, path: str) -> tuple[list[str], list[str]]:
         """The names to visit (the slash of folders sorts them like paths) and ignore files."""

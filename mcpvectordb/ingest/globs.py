@@ -29,6 +29,9 @@ LONGEST_PATTERN = 4_096  # characters, as many as a path may have
 MOST_BRACES = 100
 MOST_ALTERNATIVES = 1_000
 LONGEST_EXPANSION = 50_000  # characters of all alternatives, which are compiled into one expression
+# A set in brackets, whose first member may be a bracket; an escaped character; any other one.
+_TOKEN = re.compile(r"\[([!^]?+)((?:\\.|[^\\])(?:\\.|[^]\\])*)\]|\\(.)|(.)", re.DOTALL)
+_MEMBER = re.compile(r"(\\.|.)(?:-(\\.|.))?", re.DOTALL)
 
 
 def compile_glob(pattern: str, most: int = MOST_ALTERNATIVES) -> re.Pattern[str]:
@@ -76,29 +79,18 @@ def translate(pattern: str) -> str:
 
 def _choices(pattern: str) -> list[str]:
     """The patterns with the first innermost pair of braces replaced by each of its choices."""
-    braces = _innermost(pattern)
-    if braces is None:
-        return [pattern]
-    start, end = braces
-    return [
-        pattern[:start] + choice + pattern[end + 1 :]
-        for choice in pattern[start + 1 : end].split(",")
-    ]
-
-
-def _innermost(pattern: str) -> tuple[int, int] | None:
-    """The start and end of the first pair of braces that contains no braces."""
     start, escaped = None, False
-    for position, character in enumerate(pattern):
+    for end, character in enumerate(pattern):
         if escaped or character == "\\":
             escaped = not escaped
         elif character == "{":
-            start = position
+            start = end
         elif character == "}" and start is not None:
-            return start, position
+            choices = pattern[start + 1 : end].split(",")
+            return [pattern[:start] + choice + pattern[end + 1 :] for choice in choices]
     if start is not None:
         raise InvalidInput(f"the pattern {quoted(pattern)} has a {{ without its }}")
-    return None
+    return [pattern]
 
 
 def _segment(text: str, pattern: str) -> str:
@@ -114,48 +106,22 @@ def _segment(text: str, pattern: str) -> str:
 
 def _tokens(text: str, pattern: str) -> list[str]:
     """The part as a list of stars and of expressions for one character each."""
-    tokens, position = [], 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character == "[":
-            expression, position = _character_set(text, position, pattern)
-            tokens.append(expression)
-        elif character == "\\":
-            if position == len(text):
-                raise InvalidInput(
-                    f"the pattern {quoted(pattern)} ends with a backslash that escapes nothing"
-                )
-            tokens.append(re.escape(text[position]))
-            position += 1
+    tokens = []
+    for negated, members, escaped, plain in _TOKEN.findall(text):
+        if members:
+            ranges = [(low[-1], (high or low)[-1]) for low, high in _MEMBER.findall(members)]
+            inside = "".join(f"{re.escape(a)}-{re.escape(b)}" for a, b in ranges if a <= b)
+            matching = f"[{'^' if negated else ''}{inside}]"
+            tokens.append(f"(?!/){matching if inside else '.' if negated else '(?!)'}")
+        elif plain == "[":
+            raise InvalidInput(f"the pattern {quoted(pattern)} has a [ without its ]")
+        elif plain == "\\":
+            raise InvalidInput(
+                f"the pattern {quoted(pattern)} ends with a backslash that escapes nothing"
+            )
         else:
-            tokens.append({"*": "*", "?": "[^/]"}.get(character) or re.escape(character))
+            tokens.append({"*": "*", "?": "[^/]"}.get(plain) or re.escape(escaped or plain))
     return tokens
-
-
-def _character_set(text: str, start: int, pattern: str) -> tuple[str, int]:
-    """The expression for a [set] whose content begins at `start`, and the offset after it."""
-    negated = text[start : start + 1] in ("!", "^")
-    position = start + negated
-    members: list[str] = []
-    while position < len(text) and (text[position] != "]" or not members):
-        low, position = _member(text, position)
-        high = low
-        dash, after = text[position : position + 1], text[position + 1 : position + 2]
-        if dash == "-" and after not in ("", "]"):
-            high, position = _member(text, position + 1)
-        members.append(f"{re.escape(low)}-{re.escape(high)}" if low <= high else "")
-    if position >= len(text):
-        raise InvalidInput(f"the pattern {quoted(pattern)} has a [ without its ]")
-    inside = "".join(members)
-    matching = f"[{'^' * negated}{inside}]" if inside else ("." if negated else "(?!)")
-    return f"(?!/){matching}", position + 1
-
-
-def _member(text: str, position: int) -> tuple[str, int]:
-    if text[position] == "\\" and position + 1 < len(text):
-        position += 1
-    return text[position], position + 1
 
 
 # --- ignore rules

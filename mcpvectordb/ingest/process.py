@@ -224,13 +224,9 @@ class _Printed:
     """What a process prints: a thread reads all of it from a pipe and keeps the last bytes."""
 
     def __init__(self, read_end: int) -> None:
-        self._read_end, self._last = read_end, b""
+        self.read_end, self._last = read_end, b""
         self._thread = threading.Thread(target=self._run, name="mcpvectordb-printed", daemon=True)
         self._thread.start()
-
-    def abandon(self) -> None:
-        """Close the pipe in a fork of this process, which has no such thread."""
-        os.close(self._read_end)
 
     def wait(self, seconds: float = 1) -> None:
         """Wait until all is read; not for long, as a child of the process may still print."""
@@ -238,7 +234,7 @@ class _Printed:
 
     def quoted(self) -> str:
         """What a process that has ended printed last, for the end of a message; "" for nothing."""
-        from mcpvectordb.ingest.formats.markdown_writer import line
+        from mcpvectordb.ingest.formats.markdown import line
 
         self.wait()
         last = line(self._last.decode(errors="replace"))
@@ -246,9 +242,9 @@ class _Printed:
 
     def _run(self) -> None:
         with suppress(OSError):
-            while some := os.read(self._read_end, 65_536):
+            while some := os.read(self.read_end, 65_536):
                 self._last = (self._last + some)[-PRINTED_BYTES:]
-        os.close(self._read_end)
+        os.close(self.read_end)
 
 
 Pipe = IO[bytes] | socket.socket | None
@@ -263,8 +259,8 @@ def _end(process: Process, pipes: Sequence[Pipe], printed: _Printed, owner: int)
         _kill(process)
         process.wait()
         printed.wait()
-    else:
-        printed.abandon()
+    else:  # a fork of this process, which has no thread that reads it
+        os.close(printed.read_end)
 
 
 def _kill(process: Process) -> None:

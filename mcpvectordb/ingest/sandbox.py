@@ -34,10 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 # What parsers import when they are first needed; the folders that these are in may be read.
-PACKAGES = (
-    *("apsw", "charset_normalizer", "lxml", "numpy", "olefile", "pyarrow", "pymupdf"),
-    *("python_calamine", "yaml"),
-)
+PACKAGES = "apsw charset_normalizer lxml numpy olefile pyarrow pymupdf python_calamine yaml".split()
 LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew")
 SYSTEM = ("/usr", *LIBRARIES, *STORES, "/sys/devices/system/cpu")
@@ -143,11 +140,7 @@ def limit_memory(memory: int) -> None:
 
     Only Linux enforces it: macOS takes the limit and ignores it, Windows has none.
     """
-    with suppress(ImportError):  # Windows
-        import resource
-
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_AS, memory)
+    _limit(RLIMIT_CORE=0, RLIMIT_AS=memory)
 
 
 def confine(readable: Iterable[str] = ()) -> None:
@@ -207,30 +200,35 @@ def environment() -> dict[str, str]:
 
 def _confine(ruleset: Callable[[int], int], *, executes: bool = False) -> None:
     """Confine this process by that ruleset of Landlock, which is made for the kernel's version."""
-    _limit_files_and_processes()
+    _limit(RLIMIT_FSIZE=0, RLIMIT_NPROC=0, RLIMIT_NOFILE=OPEN_FILES)
     if sys.platform != "linux":
         return
     _checked(_prctl(_NO_NEW_PRIVS, 1), "prctl")
     if version := _landlock_version():
         _take_files(ruleset(version))
-    if _can_filter():
-        _allow_calls(*_MACHINES[platform.machine()], executes=executes)
+    if not _can_filter():
+        return
+    # Refuse all system calls but those of the tables.
+    architecture, column = _MACHINES[platform.machine()]
+    code = _filter(architecture, column, executes=executes)
+    for numbers in _SIGNALS:
+        code += _code(_argument_check(_Checked(numbers, 0, (os.getpid(),)), column))
+    code += _code([(_RETURN, 0, 0, _REFUSE)])
+    buffer = ctypes.create_string_buffer(code, len(code))
+    header = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
+    )
+    _checked(_prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(header)), "seccomp")
 
 
-def _limit_files_and_processes() -> None:
+def _limit(**limits: int) -> None:
+    """Limit resources of this process, by the names that POSIX has for them."""
     with suppress(ImportError):  # Windows
         import resource
 
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        _limit(resource.RLIMIT_NPROC, 0)
-        _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-
-
-def _limit(kind: int, amount: int) -> None:
-    import resource
-
-    with suppress(ValueError, OSError):  # a lower limit is in force, or none is supported
-        resource.setrlimit(kind, (amount, amount))
+        for name, amount in limits.items():
+            with suppress(ValueError, OSError):  # a lower limit is in force, or none is supported
+                resource.setrlimit(getattr(resource, name), (amount, amount))
 
 
 @cache
@@ -325,19 +323,6 @@ def _can_filter() -> bool:
     A 32-bit Python has other numbers for its calls.
     """
     return platform.machine() in _MACHINES and sys.maxsize > 2**32 and _prctl(_GET_SECCOMP) >= 0
-
-
-def _allow_calls(architecture: int, column: int, *, executes: bool) -> None:
-    """Install a filter that refuses all system calls but those of the tables."""
-    code = _filter(architecture, column, executes=executes)
-    for numbers in _SIGNALS:
-        code += _code(_argument_check(_Checked(numbers, 0, (os.getpid(),)), column))
-    code += _code([(_RETURN, 0, 0, _REFUSE)])
-    buffer = ctypes.create_string_buffer(code, len(code))
-    header = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
-    )
-    _checked(_prctl(_SET_SECCOMP, _FILTER, ctypes.addressof(header)), "seccomp")
 
 
 @cache

@@ -17,41 +17,6 @@ from pathlib import Path
 from mcpvectordb.config import Config
 from mcpvectordb.ingest.formats.charset import unicode_encoding
 
-# Wherever it is. A name with a slash at its end is a folder; * matches any part of a name, ? any
-# character.
-SECRETS = """
-    .ssh/ .gnupg/ .aws/ .azure/ .kube/ .oci/ .putty/ .pki/ .password-store/ .1password/
-    .terraform.d/ .minikube/ .docker/config.json .config/gcloud/ .config/gh/ .config/op/
-    .config/containers/auth.json .config/rclone/ .config/git/credentials .cargo/credentials*
-    .gem/credentials .m2/settings*.xml .vault-token .databrickscfg .boto .s3cfg .env* *.env .netrc
-    _netrc .pgpass .my.cnf .mylogin.cnf .git-credentials .npmrc .yarnrc.yml .pypirc .htpasswd
-    .flaskenv .authinfo* .msmtprc .fetchmailrc .smbcredentials .vault_pass* vault_pass*
-    .*_history fish_history consolehost_history.txt .histfile .zhistory .xauthority .vnc/passwd
-    credentials credentials.json credentials.db .credentials* client_secret*.json
-    application_default_credentials.json secret.yaml secret.yml secrets.json secrets.yaml
-    secrets.yml secrets.toml id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 id_ed25519_sk
-    *.p12 *.pfx *.jks *.keystore *.kdb *.kdbx *.ppk *.keytab *.keychain *.keychain-db *.kwl
-    *.keyring *.agilekeychain/ *.opvault/ wallet.dat keychains/ keyrings/ kwalletd/
-    config/master.key wp-config.php
-    microsoft/credentials/ microsoft/protect/ microsoft/vault/ etc/shadow* etc/gshadow* etc/sudoers*
-    etc/master.passwd etc/ssl/private/ run/secrets/ .mozilla/ .thunderbird/ firefox/profiles/
-    thunderbird/profiles/ snap/firefox/ snap/chromium/ .config/chromium/ .config/google-chrome*/
-    .config/microsoft-edge*/ .config/bravesoftware/ .config/vivaldi/ .config/opera/
-    local/google/chrome*/ local/chromium/ local/microsoft/edge/ local/bravesoftware/
-    application?support/chromium/ application?support/google/chrome*/
-    application?support/bravesoftware/ application?support/microsoft?edge/ key3.db key4.db
-    logins.json cookies.sqlite *.binarycookies
-    .claude.json* .claude/settings*.json claude_desktop_config.json .mcp.json mcp_config.json
-    .codex/auth.json .codex/config.toml .cursor/mcp.json .vscode/mcp.json code*/user/mcp.json
-    zed/settings.json cline_mcp_settings.json .gemini/oauth_creds.json .gemini/settings.json
-    oauth_creds.json .config/github-copilot/ opencode/auth.json .continue/config.* .config/goose/
-    sops/age/ age/keys.txt age-key*.txt huggingface/token .huggingface/token kaggle.json
-    service-account*.json service_account*.json serviceaccount*.json *adminsdk*.json
-    gha-creds-*.json .terraformrc terraform.rc *.tfstate *.tfstate.* *.tfvars *.tfvars.json
-    .config/doctl/ .config/hcloud/ .config/glab-cli/ .config/hub .config/heroku/
-    .config/ngrok/ .ngrok2/ .fly/ .netlify/ .vercel/ .snowflake/ .bitcoin/ .ethereum/ .electrum/
-"""
-
 # Below the home folder; macOS has documents of clouds in two folders of its Library.
 _HOME = re.compile(r"(?:\.|appdata/roaming(?:/|$)|library/(?!mobile documents/|cloudstorage/))")
 
@@ -91,11 +56,11 @@ def is_secret_place(path: Path, roots: Collection[Path] = ()) -> bool:
     in it read, unless it is a well-known secret.
     """
     own = os.path.realpath(Config.data_folder())  # it holds the server's token
-    return (
-        path.is_relative_to(own)
-        or _names().search(path.as_posix().casefold()) is not None
-        or (_is_hidden_at_home(path) and not any(_allows(root, path) for root in roots))
-    )
+    if path.is_relative_to(own) or _names().search(path.as_posix().casefold()):
+        return True
+    allowed = [root for root in roots if _is_hidden_at_home(root)]
+    allowed += [Path(os.path.realpath(root)) for root in allowed]
+    return _is_hidden_at_home(path) and not any(map(path.is_relative_to, allowed))
 
 
 def secret_in(raw: bytes, suffix: str = "") -> str:
@@ -115,19 +80,15 @@ def secret_in(raw: bytes, suffix: str = "") -> str:
 
 @functools.cache
 def _names() -> re.Pattern[str]:
-    return re.compile("|".join(map(_expression, SECRETS.split())))
+    """The expression of `secret_names.txt`: files and folders (with a slash), wherever they are.
 
-
-def _expression(secret: str) -> str:
-    name = re.escape(secret.rstrip("/")).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-    return f"/{name}/" if secret.endswith("/") else f"/{name}$"
-
-
-def _allows(root: Path, path: Path) -> bool:
-    """Whether a root is itself hidden in the home folder and contains a path."""
-    return _is_hidden_at_home(root) and any(
-        path.is_relative_to(each) for each in (root, os.path.realpath(root))
-    )
+    In a name, * matches any part of it and ? any character.
+    """
+    expressions = []
+    for secret in Path(__file__).with_name("secret_names.txt").read_text("utf-8").split():
+        name = re.escape(secret.rstrip("/")).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+        expressions.append(f"/{name}/" if secret.endswith("/") else f"/{name}$")
+    return re.compile("|".join(expressions))
 
 
 def _is_hidden_at_home(path: Path) -> bool:

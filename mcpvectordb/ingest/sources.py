@@ -57,11 +57,18 @@ def read(
 ) -> Source | None:
     """Read a URL with `urls.fetch` or a file with `read_path`, which explain the parameters.
 
-    A `Source` is checked and returned as it is. Returns None if a URL's server reports that the
-    version with this `etag` or `modified` time is still current.
+    A `Source` is checked as a file of its name would be, and returned as it is. Returns None if a
+    URL's server reports that the version with this `etag` or `modified` time is still current.
     """
-    if isinstance(source, Source):
-        return _checked(source, config, guard)
+    if isinstance(source, Source):  # bytes that the caller has read
+        storable(source.source, "source", blank=False)
+        storable(source.name, "name", blank=False)
+        _check_size(source.source, len(source.raw), config.max_source_bytes)
+        if guard and is_secret_place(Path("/", source.source)):
+            raise _secret_file(Path(source.source), "is where secrets are kept")
+        if guard and (what := secret_in(source.raw, PurePath(source.name).suffix)):
+            raise _secret_file(Path(source.source), f"is {what}")
+        return source
     if not is_url(source):
         return read_path(source, config=config, roots=roots, guard=guard, forbidden=forbidden)
     from mcpvectordb.ingest import urls  # a file needs no network
@@ -69,18 +76,6 @@ def read(
     return urls.fetch(
         str(source), config=config, etag=etag, modified=modified, progress=progress, wait=wait
     )
-
-
-def _checked(source: Source, config: Config, guard: bool) -> Source:
-    """Bytes that the caller has read, after the checks that a file of this name would pass."""
-    storable(source.source, "source", blank=False)
-    storable(source.name, "name", blank=False)
-    _check_size(source.source, len(source.raw), config.max_source_bytes)
-    if guard and is_secret_place(Path("/", source.source)):
-        raise _secret_file(Path(source.source), "is where secrets are kept")
-    if guard and (what := secret_in(source.raw, PurePath(source.name).suffix)):
-        raise _secret_file(Path(source.source), f"is {what}")
-    return source
 
 
 def _check_size(name: object, size: int, limit: int) -> None:
@@ -213,8 +208,13 @@ def _read_regular(
             raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
         if not stat.S_ISREG(before.st_mode) and not stat.S_ISLNK(before.st_mode):
             raise Refused(f"{path} is a device, a pipe or a socket, not a file")
-        if _same_as_any(before, forbidden):
-            raise Refused(f"{path} is the database itself")
+        for database in (f"{each}{suffix}" for each in forbidden for suffix in SIBLINGS):
+            try:
+                other = Path(database).stat()
+            except OSError:
+                continue
+            if os.path.samestat(before, other):
+                raise Refused(f"{path} is the database itself")
         handle = os.open(name, _OPEN_FILE, dir_fd=where)
     finally:
         if folder is not None:
@@ -245,27 +245,12 @@ def _open_folder(folder: Path) -> int | None:
     return handle
 
 
-def _same_as_any(info: os.stat_result, forbidden: Collection[Path]) -> bool:
-    for path in forbidden:
-        for suffix in SIBLINGS:
-            with suppress(OSError):
-                if os.path.samestat(info, Path(f"{path}{suffix}").stat()):
-                    return True
-    return False
-
-
 def _unreadable(path: str | os.PathLike[str], error: Exception) -> Unreadable:
     reason = (isinstance(error, OSError) and error.strerror) or str(error)
-    return Unreadable(
-        f"{os.fspath(path)!r} cannot be read: {reason} (working folder: {_working_folder()})"
-    )
-
-
-def _working_folder() -> str:
-    try:
-        return str(Path.cwd())
-    except OSError:
-        return "one that no longer exists"
+    folder = "one that no longer exists"
+    with suppress(OSError):
+        folder = str(Path.cwd())
+    return Unreadable(f"{os.fspath(path)!r} cannot be read: {reason} (working folder: {folder})")
 
 
 def _iso(seconds: float) -> str:

@@ -36,6 +36,7 @@ _FRONT = re.compile(
     r"\ufeff?---[^\S\n]*+\n((?:[\w\"'][^\n:]*:[^\n]*\n(?:[^\n]*\n)*?)?)(?:---|\.\.\.)[^\S\n]*+(?=\n|\Z)"
 )
 _RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?\s*")
+_UNDERLINE = re.compile(r"(?:==+|--+)\s*")
 _MARKED = re.compile(r"[\[<{*~`_\\]")
 _MARKUP = (
     (re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])"), r"\1"),  # links and images
@@ -68,7 +69,7 @@ class Block(NamedTuple):
     header: str
     header_end: int
     footer: str
-    first_cut: int
+    first_cut: int = 0
 
 
 Fits = Callable[[int, int], bool]
@@ -138,7 +139,7 @@ def outline(text: str, kind: Kind, fits: Fits = lambda start, end: True) -> Outl
             _add_markdown(result, text, begin, start, fits)
             # A cut after its opening fence would leave that alone.
             inside = text.find("\n", start, end) + 1 or end
-            block = Block(start, end, text[start:inside].rstrip(), inside, mark, end)
+            block = Block(start, end, text[start:inside].rstrip(), inside, mark)
             result.add_block(block, islice(_code(text, inside, end), 1, None), fits)
             begin = end
         _add_markdown(result, text, begin, len(text), fits)
@@ -154,7 +155,7 @@ def opening_heading(text: str) -> str:
     if found is None or "|" in found[0]:  # the header of a table is no heading
         return ""
     indent = found.start() - text.rfind("\n", 0, found.start()) - 1
-    return plain(_atx_text(found[0])) if indent < 4 and _atx_level(found[0]) else ""
+    return plain(_atx(found[0])[1]) if indent < 4 else ""
 
 
 def body_start(text: str, kind: Kind) -> int:
@@ -199,13 +200,8 @@ def _lines(text: str, begin: int, end: int) -> Iterator[_Line]:
     for found in _LINE.finditer(text, begin, end):
         at = found.start()
         first = text.rfind("\n", before, at) + 1 or before
-        yield _Line(
-            at,
-            found.end(),
-            at - first,
-            before == begin or text.find("\n", before, first - 1) >= 0,
-            found[0],
-        )
+        after_blank = before == begin or text.find("\n", before, first - 1) >= 0
+        yield _Line(at, found.end(), at - first, after_blank, found[0])
         before = found.end()
 
 
@@ -231,9 +227,8 @@ def _add_prose_line(result: Outline, line: _Line, before: str) -> None:
     continues = before and line.text[0].islower() and before.rstrip()[-1] not in ".!?:;|。！？：；"
     if line.after_blank or not continues:
         marked = _ITEM.match(line.text) is not None
-        result.add_line(
-            line.at, _strength(line.indent, after_blank=line.after_blank, marked=marked)
-        )
+        strength = _strength(line.indent, after_blank=line.after_blank, marked=marked)
+        result.add_line(line.at, strength)
 
 
 def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) -> None:
@@ -247,13 +242,17 @@ def _add_markdown(result: Outline, text: str, begin: int, end: int, fits: Fits) 
         opens = line.after_blank or not before
         rows = _table_lines(lines, at)
         if rows:
-            _add_table(result, text, lines[at : at + rows], fits)
+            # Its rows from the second on are cuts if it does not stay whole.
+            header_end, end = lines[at + 1].end, lines[at + rows - 1].end
+            header = text[line.at : header_end].rstrip()
+            cuts = [(row.at, OUTER) for row in lines[at + 3 : at + rows]]
+            result.add_block(Block(line.at, end, header, header_end, ""), cuts, fits)
             before, alone = lines[at + rows - 1].text, ""
-        elif line.indent < 4 and (level := _atx_level(line.text)):
-            result.add_heading(line.at, line.end, level, _atx_text(line.text))
+        elif line.indent < 4 and (heading := _atx(line.text))[0]:
+            result.add_heading(line.at, line.end, *heading)
             before = alone = ""
-        elif alone and not opens and line.indent < 4 and (level := _setext_level(line.text)):
-            result.make_heading(line.end, level, alone)
+        elif alone and not opens and line.indent < 4 and _UNDERLINE.fullmatch(line.text):
+            result.make_heading(line.end, 1 if line.text[0] == "=" else 2, alone)
             before = alone = ""
         else:
             _add_prose_line(result, line, before)
@@ -275,30 +274,14 @@ def _table_lines(lines: list[_Line], at: int) -> int:
     return end - at
 
 
-def _add_table(result: Outline, text: str, lines: list[_Line], fits: Fits) -> None:
-    """Add a table, with its rows from the second on as cuts if it does not stay whole."""
-    start, header_end, end = lines[0].at, lines[1].end, lines[-1].end
-    block = Block(start, end, text[start:header_end].rstrip(), header_end, "", end)
-    result.add_block(block, ((row.at, OUTER) for row in lines[3:]), fits)
-
-
-def _atx_level(line: str) -> int:
-    """The level of a heading such as `## Two`; 0 for other lines, including `#tag`."""
-    if line[0] != "#":
-        return 0
+def _atx(line: str) -> tuple[int, str]:
+    """The level and the text of a heading such as `## Two`; (0, "") for others, such as `#tag`."""
     level = len(line) - len(line.lstrip("#"))
-    return level if level <= 6 and (len(line) == level or line[level].isspace()) else 0
-
-
-def _atx_text(line: str) -> str:
-    inner = line.strip().lstrip("#").strip()
+    if not 1 <= level <= 6 or (len(line) > level and not line[level].isspace()):
+        return 0, ""
+    inner = line[level:].strip()
     bare = inner.rstrip("#")
-    return bare.rstrip() if not bare or bare[-1].isspace() else inner
-
-
-def _setext_level(line: str) -> int:
-    line = line.rstrip()
-    return 0 if len(line) < 2 else 1 if not line.strip("=") else 2 if not line.strip("-") else 0
+    return level, bare.rstrip() if not bare or bare[-1].isspace() else inner
 
 
 def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:
@@ -312,29 +295,22 @@ def _fences(text: str, begin: int) -> Iterator[tuple[int, int, str]]:
     i = 0
     while i < len(markers):
         mark = markers[i][2]
-        closing = None
-        if len(mark) < unclosed[mark[0]]:
-            closing = next(
-                (markers[k] for k in range(i + 1, len(markers)) if _closes(markers[k], mark)), None
-            )
-        if closing is None:
+        following = range(i + 1, len(markers)) if len(mark) < unclosed[mark[0]] else ()
+        candidates = (markers[k] for k in following if markers[k][2].startswith(mark))
+        bare = (each for each in candidates if not each[3].strip() and not each[1].strip("> \t"))
+        end = next((each.end() for each in bare), None)
+        if end is None:
             unclosed[mark[0]] = min(len(mark), unclosed[mark[0]])
-        end = closing.end() if closing else _end_of_item(text, markers[i])
+            end = _end_of_item(text, markers[i])
         yield markers[i].start(1), end, mark
         while i < len(markers) and markers[i].start(1) < end:
             i += 1
 
 
-def _closes(marker: re.Match[str], mark: str) -> bool:
-    return marker[2].startswith(mark) and not marker[3].strip() and not marker[1].strip("> \t")
-
-
 def _end_of_item(text: str, opener: re.Match[str]) -> int:
     """The end of code without a closing fence: that of its list item, or of the text."""
     column = opener.start(2) - opener.start()
-    outside = (
-        re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end())
-        if column > 1
-        else None
-    )
+    if column < 2:
+        return len(text)
+    outside = re.compile(rf"^[^\S\n]{{0,{column - 1}}}\S", re.M).search(text, opener.end())
     return outside.start() if outside else len(text)

@@ -29,24 +29,18 @@ from http.client import HTTPException, HTTPResponse, responses
 from ipaddress import ip_address
 from urllib.parse import unquote, urljoin, urlsplit
 
-from mcpvectordb import __version__
+from mcpvectordb import __version__, network
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import FetchFailed, IngestError, Refused, RetryLater, TooLarge
-from mcpvectordb.network import (
-    PRIVATE_NAMES,
-    Deadline,
-    ParsedUrl,
-    Resolver,
-    blocked,
-    parse_url,
-    request,
-    resolved,
-)
+from mcpvectordb.network import Deadline, ParsedUrl, Resolver
 from mcpvectordb.network import system_resolver as _system_resolver
 from mcpvectordb.records import Progress, ProgressCallback, Source
 
 MAX_REDIRECTS = 5
 REDIRECTS = {301, 302, 303, 307, 308}
+_IF_PRIVATE = (
+    f" (allow_private_urls is false); set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
+)
 
 
 def fetch(
@@ -74,7 +68,7 @@ def fetch(
     headers = _headers(etag, modified)
     here, deadline = url, Deadline(config.fetch_timeout)
     for hop in range(MAX_REDIRECTS + 1):
-        parsed = parse_url(here)
+        parsed = network.parse_url(here)
         if hop == 0 and not wait:
             _check_turn(parsed.host)  # once more below: resolving takes its time
         try:
@@ -82,20 +76,22 @@ def fetch(
             if hop == 0 and (pause := _turn(parsed.host, config.host_interval, wait=wait)):
                 time.sleep(pause)
                 deadline = Deadline(config.fetch_timeout)
-            with request(
+            with network.request(
                 "GET", parsed, addresses, headers, proxy=config.proxy, deadline=deadline
             ) as response:
+                if response.status == 304 and (etag or modified):
+                    return None
                 if response.status not in REDIRECTS or not response.getheader("Location"):
-                    known = bool(etag or modified)
-                    return _source(url, response, known, config, deadline, progress)
+                    return _source(url, response, config, deadline, progress)
                 here = _redirected(here, response)
         except IngestError:
             raise
         except (OSError, HTTPException, ValueError) as error:
             # http.client raises ValueError for a chunk of negative size.
-            raise FetchFailed(
-                f"{parsed.host} could not be fetched from: {_reason(error, deadline)}"
-            ) from error
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            if deadline.passed():
+                reason = f"it took longer than {deadline.seconds:g} seconds (fetch_timeout)"
+            raise FetchFailed(f"{parsed.host} could not be fetched from: {reason[:300]}") from error
     raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
 
 
@@ -110,21 +106,16 @@ def _checked_addresses(
     try:
         addresses = [str(ip_address(parsed.host))]
     except ValueError:
-        if not private and PRIVATE_NAMES.fullmatch(parsed.host):
-            raise Refused(
-                f"{parsed.host} is a name of private networks (allow_private_urls is false); "
-                f"set {Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
-            ) from None
+        if not private and network.PRIVATE_NAMES.fullmatch(parsed.host):
+            raise Refused(f"{parsed.host} is a name of private networks{_IF_PRIVATE}") from None
         by_proxy = config.proxy and private
-        addresses = [] if by_proxy else resolved(parsed.host, parsed.port, resolve, deadline)
+        addresses = (
+            [] if by_proxy else network.resolved(parsed.host, parsed.port, resolve, deadline)
+        )
     for address in addresses:
-        if reason := blocked(address, allow_private=private):
-            hint = (
-                " (allow_private_urls is false); set "
-                f"{Config.ENV_PREFIX}ALLOW_PRIVATE_URLS=true to allow it"
-                if not private and not blocked(address, allow_private=True)
-                else ""
-            )
+        if reason := network.blocked(address, allow_private=private):
+            never = private or network.blocked(address, allow_private=True)
+            hint = "" if never else _IF_PRIVATE
             raise Refused(f"{parsed.host} leads to {address}, which is {reason}{hint}")
     return addresses
 
@@ -164,34 +155,44 @@ def _redirected(here: str, response: HTTPResponse) -> str:
 def _source(
     url: str,
     response: HTTPResponse,
-    conditional: bool,
     config: Config,
     deadline: Deadline,
     progress: ProgressCallback | None,
-) -> Source | None:
-    if response.status == 304 and conditional:
-        return None
+) -> Source:
     if not 200 <= response.status < 300:
         raise FetchFailed(
             f"{url} answered {response.status} {responses.get(response.status, '')}".rstrip()
         )
     limit, encoding = config.max_source_bytes, response.getheader("Content-Encoding", "")
-    pieces = _received(response, limit, deadline, progress)
-    raw = _limited(url, decompressed(pieces, encoding), limit)
+    kept, size = [], 0
+    for piece in decompressed(_received(response, limit, deadline, progress), encoding):
+        size += len(piece)
+        if size > limit:
+            raise TooLarge(f"{url} has more than {limit} bytes {how_to_allow('max_source_bytes')}")
+        kept.append(piece)
+    modified = ""
+    with suppress(ValueError, OverflowError):  # no date, or out of range with its time zone
+        moment = parsedate_to_datetime(response.getheader("Last-Modified", ""))
+        # HTTP dates are always UTC.
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        modified = moment.isoformat(timespec="seconds")
     parts = urlsplit(url)
     return Source(
         source=url,
         name=unquote(parts.path.rstrip("/").rpartition("/")[2]) or parts.netloc,
-        raw=raw,
+        raw=b"".join(kept),
         file_type="url",
-        modified=_iso(response.getheader("Last-Modified", "")),
+        modified=modified,
         media_type=response.getheader("Content-Type", ""),
         etag=response.getheader("ETag", ""),
     )
 
 
 def _received(
-    response: HTTPResponse, limit: int, deadline: Deadline, progress: ProgressCallback | None
+    response: HTTPResponse,
+    limit: int,
+    deadline: Deadline,
+    progress: ProgressCallback | None,
 ) -> Iterator[bytes]:
     """The pieces of the body; a body that ends too early is an error, not a short page."""
     total, done = response.length, 0
@@ -209,33 +210,6 @@ def _received(
     deadline.left()
     if total is not None and done < total:
         raise HTTPException(f"the connection ended after {done} of {total} bytes")
-
-
-def _limited(url: str, pieces: Iterator[bytes], limit: int) -> bytes:
-    kept, size = [], 0
-    for piece in pieces:
-        size += len(piece)
-        if size > limit:
-            raise TooLarge(f"{url} has more than {limit} bytes {how_to_allow('max_source_bytes')}")
-        kept.append(piece)
-    return b"".join(kept)
-
-
-def _iso(http_date: str) -> str:
-    """An HTTP date in ISO 8601; "" if it is none, or out of range with its time zone."""
-    try:
-        moment = parsedate_to_datetime(http_date)
-        if not moment.tzinfo:  # HTTP dates are always UTC
-            moment = moment.replace(tzinfo=UTC)
-        return moment.astimezone(UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError):
-        return ""
-
-
-def _reason(error: Exception, deadline: Deadline) -> str:
-    if deadline.passed():
-        return f"it took longer than {deadline.seconds:g} seconds (fetch_timeout)"
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__)[:300]
 
 
 # --- the pause between two fetches

@@ -53,23 +53,10 @@ from typing import Any, TypeVar
 from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, NoText, ParseFailed
 from mcpvectordb.ingest import formats, sandbox
+from mcpvectordb.ingest import process as foreign
 from mcpvectordb.ingest.formats import Format
-from mcpvectordb.ingest.ocr import PageReader, Picture
-from mcpvectordb.ingest.process import (
-    HEAD_BYTES,
-    OUT_OF_MEMORY,
-    ForeignProcess,
-    Process,
-    Template,
-    TimerFactory,
-    fork_on_request,
-    is_out_of_memory,
-    loaded,
-    private_pipes,
-    receive,
-    send,
-    spawned,
-)
+from mcpvectordb.ingest.ocr import Picture, Tesseract
+from mcpvectordb.ingest.process import TimerFactory
 from mcpvectordb.records import UNREAD_PAGES, Parsed, Source
 
 T = TypeVar("T")
@@ -86,11 +73,8 @@ MOST_PIXELS = 32_767
 """The greatest width or height of a picture that Tesseract takes."""
 SMALL_OUTPUT = 1_000_000
 """Bytes of text that a file of any size may turn into; beyond them, parse_output_ratio applies."""
-_START = f"import sys; from {__name__} import main; main(sys.argv[1])"
-_LIMITS = (
-    *("parse_memory", "parse_output_bytes", "parse_output_ratio"),
-    *("parse_timeout", "parse_sandbox"),
-)
+_START = f"import sys; from {__name__} import formats, serve; serve(formats.parse, sys.argv[1])"
+_LIMITS = "parse_memory parse_output_bytes parse_output_ratio parse_timeout parse_sandbox".split()
 """What of the configuration the process enforces itself."""
 _CONTAINERS = (b"PK", b"\xd0\xcf\x11\xe0")  # ZIP archives and OLE containers
 # The template parses it once: what MuPDF does for its first file, and takes longer for than for
@@ -109,9 +93,6 @@ trailer<</Root 1 0 R>>
 _ERROR_BY_CODE = {each.code: each for each in IngestError.__subclasses__()}
 _PARSED_FIELDS = [each.name for each in fields(Parsed) if each.name != "text"]
 _SOURCE_FIELDS = [each.name for each in fields(Source) if each.name != "raw"]
-
-ParseFunction = Callable[[Source, Format | None], Parsed]
-"""Parses a source of the given format; detects the format where it is None."""
 
 
 def limits_of(config: Config) -> str:
@@ -138,9 +119,9 @@ class Worker:
         self._config, self._timer = config, timer
         self._command = command or (sys.executable, "-P", "-c", _START, limits_of(config))
         self._lock = threading.Lock()
-        self._template: Template | None = None
-        self._process: ForeignProcess | None = None
-        self._pages = PageReader.found(config)
+        self._template: foreign.Template | None = None
+        self._process: foreign.ForeignProcess | None = None
+        self._ocr = Tesseract.found(config)
 
     def __enter__(self) -> Worker:
         return self
@@ -154,11 +135,13 @@ class Worker:
         ParseFailed is raised also for a parser that exceeds a limit or crashes. Where OCR is
         installed, pages without text and pictures are read by it.
         """
-        if self._pages and (kind := formats.picture(source)):
-            return self._pages.read_picture(source, partial(self._draw, source, kind))
+        if self._ocr and (kind := formats.picture(source)):
+            return self._ocr.read_picture(source, partial(self._draw, source, kind))
         found = None if source.raw.startswith(_CONTAINERS) else formats.detect(source)
-        if found and found.inline and _is_utf8(source.raw):
-            return formats.parse(source, found)
+        if found and found.inline:
+            with suppress(UnicodeDecodeError):
+                source.raw.decode()
+                return formats.parse(source, found)
         likely = found or formats.by_name(source.name)
         answer = self._asked(
             likely.module if likely else "",
@@ -167,8 +150,8 @@ class Worker:
             most_output(self._config, len(source.raw)),
             _parsed_of,
         )
-        if self._pages:
-            answer = self._pages.complete(source, answer, partial(self._draw, source, "pdf"))
+        if self._ocr:
+            answer = self._ocr.complete(source, answer, partial(self._draw, source, "pdf"))
         if isinstance(answer, IngestError):
             raise answer
         if answer.images:  # there is no OCR, which may be there another time
@@ -207,9 +190,9 @@ class Worker:
             pipes = process.process
             try:
                 with process.killed_after(self._config.parse_timeout) as expired:
-                    send(pipes.stdin, json.dumps(request).encode(), source.raw)
-                    head = loaded(receive(pipes.stdout, HEAD_BYTES))
-                    body = receive(pipes.stdout, most)
+                    foreign.send(pipes.stdin, json.dumps(request).encode(), source.raw)
+                    head = foreign.loaded(foreign.receive(pipes.stdout, foreign.HEAD_BYTES))
+                    body = foreign.receive(pipes.stdout, most)
                     return _error_of(head) if "error" in head else answer_of(head, body)
             except (OSError, EOFError):
                 reason = self._cause_of_death(process, expired.is_set())
@@ -219,14 +202,14 @@ class Worker:
             error.settled = False
             raise error
 
-    def _cause_of_death(self, process: ForeignProcess, expired: bool) -> str:
+    def _cause_of_death(self, process: foreign.ForeignProcess, expired: bool) -> str:
         if expired:
             seconds = f"{self._config.parse_timeout:g} seconds"
             return f"it took longer than {seconds} {how_to_allow('parse_timeout')}"
         status = process.exit_status(1)
         if status is None:
             return "its parser closed the connection"
-        if status == OUT_OF_MEMORY:
+        if status == foreign.OUT_OF_MEMORY:
             needed = f"{self._config.parse_memory} bytes of memory"
             return f"it needs more than {needed} {how_to_allow('parse_memory')}"
         known = -status in set(signal.Signals)
@@ -234,14 +217,20 @@ class Worker:
         return f"its parser crashed ({name}){process.printed.quoted()}"
 
     @contextmanager
-    def _running(self, module: str) -> Iterator[ForeignProcess]:
+    def _running(self, module: str) -> Iterator[foreign.ForeignProcess]:
         """A process for one file, likely of that module's format; any exception ends it.
 
         Where processes cannot be forked, the running one takes the next file, too.
         """
         if self._process is None or not self._process.usable():
             self._drop()
-            self._process = ForeignProcess(self._starting(module), self._timer)
+            if FORKS:
+                if self._template is None or not self._template.usable():
+                    self._template = foreign.Template(self._command)
+                start: Callable[[int], foreign.Process] = partial(self._template.fork, module)
+            else:
+                start = partial(foreign.spawned, self._command)
+            self._process = foreign.ForeignProcess(start, self._timer)
             if not FORKS:  # else the start is that of the template
                 self._process.wait_for_start()
         try:
@@ -252,25 +241,10 @@ class Worker:
         if FORKS:
             self._drop()
 
-    def _starting(self, module: str) -> Callable[[int], Process]:
-        if not FORKS:
-            return partial(spawned, self._command)
-        if self._template is None or not self._template.usable():
-            self._template = Template(self._command)
-        return partial(self._template.fork, module)
-
     def _drop(self) -> None:
         if self._process is not None:
             self._process.end()
         self._process = None
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # --- what the parser process answers, checked: a hostile file may have taken it over
@@ -311,9 +285,8 @@ def _picture_of(head: dict[str, Any], grey: bytes) -> Picture:
 
 def _error_of(head: dict[str, Any]) -> IngestError:
     """Return the error that the parser raised."""
-    error = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed)(
-        str(head.get("message"))[:LONGEST_MESSAGE]
-    )
+    kind, message = _ERROR_BY_CODE.get(str(head["error"]), ParseFailed), str(head.get("message"))
+    error = kind(message[:LONGEST_MESSAGE])
     if isinstance(error, NoText) and head.get("images"):
         (error.pages,) = _numbers([head["pages"]], MOST_PAGES)
         error.images = _numbers(head["images"], error.pages)
@@ -330,40 +303,36 @@ def _numbers(given: Sequence[int], most: int) -> tuple[int, ...]:
 # --- the parser process
 
 
-def main(limits: str) -> None:
-    """Run as the process that reads all our formats, within these limits (`limits_of`)."""
-    serve(formats.parse, limits)
-
-
-def serve(parse: ParseFunction, limits: str) -> None:
+def serve(parse: Callable[[Source, Format | None], Parsed], limits: str) -> None:
     """Run as the parser process: answer each source from stdin with its text until stdin ends.
 
-    On Linux this process becomes the template, and what returns from the fork is the parser.
+    `limits` are those of `limits_of`; `parse` gets the format, or None to detect it. On Linux this
+    process becomes the template, and what returns from the fork is the parser.
     """
     config = Config(**json.loads(limits))
     if FORKS:
-        fork_on_request(_import_parser)
-    requests, replies = private_pipes()
+        foreign.fork_on_request(_import_parser)
+    requests, replies = foreign.private_pipes()
     sandbox.limit_memory(config.parse_memory)
     if config.parse_sandbox:
         sandbox.confine()
     if not FORKS:
-        send(replies, b"{}")
+        foreign.send(replies, b"{}")
     try:
         while True:
-            request = loaded(receive(requests, HEAD_BYTES))
+            request = foreign.loaded(foreign.receive(requests, foreign.HEAD_BYTES))
             found = formats.BY_NAME.get(request.pop("format", None))
             page = request.pop("draw", None)
-            source = Source(raw=receive(requests, sys.maxsize), **request)
+            source = Source(raw=foreign.receive(requests, sys.maxsize), **request)
             work = partial(_drawn, source, *page) if page else partial(parse, source, found)
             _set_alarm(config.parse_timeout + GRACE_SECONDS)
             answer = _answer(source, work, config)
             _set_alarm(0)
-            send(replies, *answer)
+            foreign.send(replies, *answer)
     except EOFError:
         return
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)
+        os._exit(foreign.OUT_OF_MEMORY)
 
 
 def _import_parser(module: str) -> None:
@@ -401,14 +370,24 @@ def _answer(
         done = work()
         if isinstance(done, Picture):
             return _head(width=done.width, height=done.height), done.grey
-        text = done.text.encode()
-        _check_output(source, len(text), config)
+        text, size = done.text.encode(), len(source.raw)
+        if len(text) > config.parse_output_bytes:
+            raise ParseFailed(
+                f"{source.name} turns into more than {config.parse_output_bytes} bytes of text "
+                f"{how_to_allow('parse_output_bytes')}"
+            )
+        if len(text) > most_output(config, size):
+            raise ParseFailed(
+                f"{source.name} turns {size} bytes into {len(text)} bytes of text, more than "
+                f"{config.parse_output_ratio} times its size and {SMALL_OUTPUT} bytes "
+                f"{how_to_allow('parse_output_ratio')}"
+            )
         head = _head(**{name: getattr(done, name) for name in _PARSED_FIELDS})
-        if len(head) > HEAD_BYTES - 100:
-            raise ParseFailed(f"{source.name} has more than {HEAD_BYTES} bytes of metadata")
+        if len(head) > foreign.HEAD_BYTES - 100:
+            raise ParseFailed(f"{source.name} has more than {foreign.HEAD_BYTES} bytes of metadata")
         return head, text
     except Exception as error:  # parser libraries raise errors of any class
-        if is_out_of_memory(error):
+        if foreign.is_out_of_memory(error):
             raise MemoryError from error
         if not isinstance(error, IngestError):
             message = f"{source.name} cannot be parsed: {type(error).__name__}: {error}"
@@ -419,17 +398,3 @@ def _answer(
 
 def _head(**values: Any) -> bytes:
     return json.dumps(values).encode()
-
-
-def _check_output(source: Source, output: int, config: Config) -> None:
-    if output > config.parse_output_bytes:
-        raise ParseFailed(
-            f"{source.name} turns into more than {config.parse_output_bytes} bytes of text "
-            f"{how_to_allow('parse_output_bytes')}"
-        )
-    if output > most_output(config, len(source.raw)):
-        raise ParseFailed(
-            f"{source.name} turns {len(source.raw)} bytes into {output} bytes of text, more than "
-            f"{config.parse_output_ratio} times its size and {SMALL_OUTPUT} bytes "
-            f"{how_to_allow('parse_output_ratio')}"
-        )

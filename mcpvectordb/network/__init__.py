@@ -105,12 +105,8 @@ def parse_url(url: str) -> ParsedUrl:
     if not 1 <= port <= 65_535:
         raise Refused(f"{url}: there is no port {port}")
     # A path without a slash can only be empty here. Non-ASCII characters are sent as UTF-8 bytes.
-    return ParsedUrl(
-        scheme,
-        _host(host_port[1]),
-        port,
-        quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>"),
-    )
+    target = quote((path or "/") + query, safe="!\"$%&'()*+,-./:;=?@[]_~|{}^`<>")
+    return ParsedUrl(scheme, _host(host_port[1]), port, target)
 
 
 def _host(text: str) -> str:
@@ -119,7 +115,15 @@ def _host(text: str) -> str:
             return str(IPv6Address(text[1:-1]))
         except ValueError:
             raise Refused(f"{text} is not an IPv6 address") from None
-    name = _ascii(text).lower().removesuffix(".")
+    name = text
+    if not name.isascii():
+        import idna
+
+        try:
+            name = idna.encode(name, uts46=True).decode("ascii")
+        except idna.IDNAError as error:
+            raise Refused(f"{text!r} is not a host name: {error}") from None
+    name = name.lower().removesuffix(".")
     if len(name) > 253 or not re.fullmatch(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*", name):
         raise Refused(f"{text!r} is not a host name")
     if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]):
@@ -132,17 +136,6 @@ def _host(text: str) -> str:
     return name
 
 
-def _ascii(name: str) -> str:
-    if name.isascii():
-        return name
-    import idna
-
-    try:
-        return idna.encode(name, uts46=True).decode("ascii")
-    except idna.IDNAError as error:
-        raise Refused(f"{name!r} is not a host name: {error}") from None
-
-
 def blocked(address: str, *, allow_private: bool = False) -> str:
     """Return why this address must not be fetched from, or "" if it may."""
     parsed = ip_address(address.partition("%")[0])
@@ -153,21 +146,14 @@ def blocked(address: str, *, allow_private: bool = False) -> str:
         if parsed in network:
             if not allow_private:
                 return reason
-            inner = _embedded_ipv4(parsed)
-            return blocked(inner, allow_private=True) if inner else ""
+            inner = None  # the IPv4 address in one of IPv6: mapped, NAT64 or 6to4
+            if parsed.version == 6:
+                last = IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in NAT64 else None
+                inner = last or parsed.ipv4_mapped or parsed.sixtofour
+            return blocked(str(inner), allow_private=True) if inner else ""
     if parsed.version == 6 and parsed not in PUBLIC_IPV6:
         return "not a public address"
     return ""
-
-
-def _embedded_ipv4(address: IPv4Address | IPv6Address) -> str:
-    """The IPv4 address inside an IPv6 address (mapped, NAT64 or 6to4), or ""."""
-    if isinstance(address, IPv4Address):
-        return ""
-    if address in NAT64:
-        return str(IPv4Address(int(address) & 0xFFFFFFFF))
-    inner = address.ipv4_mapped or address.sixtofour
-    return str(inner) if inner else ""
 
 
 # --- HTTP
@@ -205,7 +191,12 @@ class Deadline:
         """Shut the connection down at the deadline: a socket's timeout restarts with every byte."""
         # A duplicate, because TLS takes the socket object over; both name the same connection.
         with closing(connection.dup()) as handle:
-            timer = threading.Timer(self.left(), _shut, [handle])
+
+            def shut() -> None:
+                with suppress(OSError):
+                    handle.shutdown(socket.SHUT_RDWR)
+
+            timer = threading.Timer(self.left(), shut)
             timer.daemon = True
             timer.start()
             try:
@@ -259,12 +250,13 @@ def request(
 
     Connecting to an address may take `connect_timeout` seconds, all together until the deadline.
     """
-    secure, relay = url.scheme == "https", urlsplit(proxy)
-    credentials = _proxy_credentials(relay.username, relay.password)
+    secure, relay, port = url.scheme == "https", urlsplit(proxy), url.port
+    credentials: dict[str, str] = {}
+    if relay.username is not None:
+        pair = f"{unquote(relay.username)}:{unquote(relay.password or '')}".encode()
+        credentials["Proxy-Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
     if proxy:
         addresses, port = [str(relay.hostname)], relay.port or 3128
-    else:
-        port = url.port
     with (
         closing(_connect(addresses, port, deadline, connect_timeout)) as plain,
         deadline.shuts_down(plain),
@@ -309,11 +301,6 @@ def _connect(addresses: list[str], port: int, deadline: Deadline, longest: float
     raise AssertionError("no address to connect to")
 
 
-def _shut(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
 def tls() -> ssl.SSLContext:
     """A TLS context that trusts the system's authorities and certifi's: some systems have none.
 
@@ -332,22 +319,10 @@ def _tls(_: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
     return context
 
 
-def _proxy_credentials(user: str | None, password: str | None) -> dict[str, str]:
-    if user is None:
-        return {}
-    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
-    return {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
-
-
 def _tunnel(connection: socket.socket, url: ParsedUrl, credentials: dict[str, str]) -> None:
-    fields = {"Host": url.authority} | credentials
-    lines = [
-        f"CONNECT {url.authority} HTTP/1.1",
-        *(f"{name}: {value}" for name, value in fields.items()),
-        "",
-        "",
-    ]
-    connection.sendall("\r\n".join(lines).encode("ascii"))
+    fields = ({"Host": url.authority} | credentials).items()
+    lines = [f"CONNECT {url.authority} HTTP/1.1", *(f"{name}: {text}" for name, text in fields)]
+    connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
     head = b""
     # Byte by byte, because the bytes after the blank line belong to TLS.
     while (

@@ -34,7 +34,7 @@ from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound, Unwrita
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ModelRow, active_model
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.formats.markdown_writer import fence
+from mcpvectordb.ingest.formats.markdown import fence
 from mcpvectordb.ingest.structure import front_matter
 from mcpvectordb.memories.items import MemoryItems
 from mcpvectordb.ranking.why_empty import unknown_name

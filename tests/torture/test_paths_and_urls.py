@@ -345,7 +345,7 @@ def test_redirects_to_private_addresses_and_oversized_pages_are_refused(
 ) -> None:
     """Loopback counts as public here, so the first hop is allowed, but none of the others."""
     monkeypatch.setattr(
-        urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
+        urls.network, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
     )
     answers = {"inner.test": ["10.0.0.1"], "localhost": ["10.0.0.1"]}
     monkeypatch.setattr(
@@ -375,7 +375,7 @@ def test_a_name_that_changes_its_address_after_the_check_is_not_fetched(
 ) -> None:
     """The public address of a name has no server here; its private one has the secret."""
     monkeypatch.setattr(
-        urls, "blocked", lambda address, **_: "" if address == "127.0.0.9" else "private"
+        urls.network, "blocked", lambda address, **_: "" if address == "127.0.0.9" else "private"
     )
     tested = guarantee("8 rebinding", full=500, short=20)
     config = Config(host_interval=0, fetch_timeout=5)

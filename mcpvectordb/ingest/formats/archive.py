@@ -15,15 +15,24 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Source
 
 MOST_UNPACKED = 256_000_000
 MOST_MEMBERS = 20_000
+# By the names that Office and OpenDocument have for what a document says of itself.
+_PROPERTIES = {"creator": "author", "initial-creator": "author", "keyword": "keywords"}
+_PROPERTIES |= {"creation-date": "created", "date": "modified"}
+_PROPERTIES |= {
+    name: name for name in "title subject keywords description created modified language".split()
+}
 
 
 class Archive:
-    """The members of a ZIP archive; ParseFailed for one that is damaged, encrypted or too large."""
+    """The members of a ZIP archive; ParseFailed for one that is damaged, encrypted or too large.
+
+    Those of Office are parts with relations between them.
+    """
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
@@ -31,17 +40,15 @@ class Archive:
             self._zip = zipfile.ZipFile(BytesIO(source.raw))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError):
             why = "it is truncated or not a ZIP archive, which its type requires"
-            raise markdown_writer.damaged(source.name, why) from None
+            raise markdown.damaged(source.name, why) from None
         members = self._zip.infolist()
-        if (
-            len(members) > MOST_MEMBERS
-            or sum(member.file_size for member in members) > MOST_UNPACKED
-        ):
+        unpacked = sum(member.file_size for member in members)
+        if len(members) > MOST_MEMBERS or unpacked > MOST_UNPACKED:
             raise ParseFailed(
                 f"{source.name} would unpack to more than {MOST_UNPACKED // 10**6} MB"
             )
         if any(member.flag_bits & 1 for member in members):
-            raise markdown_writer.encrypted(source.name)
+            raise markdown.encrypted(source.name)
         self.members = frozenset(member.filename for member in members)
 
     def read(self, member: str) -> bytes:
@@ -52,7 +59,7 @@ class Archive:
             return self._zip.read(member)
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError) as error:
             why = f"{member} cannot be unpacked ({error})"
-            raise markdown_writer.damaged(self.name, why) from None
+            raise markdown.damaged(self.name, why) from None
 
     def xml(self, member: str) -> Any:
         """Return a member's root element, an empty one without it; entities are not resolved."""
@@ -63,25 +70,7 @@ class Archive:
         try:
             return etree.fromstring(raw, parser) if raw.strip() else etree.Element("missing")
         except etree.XMLSyntaxError as error:
-            raise markdown_writer.damaged(self.name, f"{member}: {error.msg}") from None
-
-
-# --- Office formats: parts, the relations between them, and document properties
-
-_PROPERTIES = {
-    "title": "title",
-    "creator": "author",
-    "subject": "subject",
-    "keywords": "keywords",
-    "description": "description",
-    "created": "created",
-    "modified": "modified",
-    "language": "language",
-}
-
-
-class OfficeArchive(Archive):
-    """The parts of a document of Office."""
+            raise markdown.damaged(self.name, f"{member}: {error.msg}") from None
 
     def relations(self, part: str) -> dict[str, tuple[str, str]]:
         """Return the relations of a part by id: the last word of the type, and the target part."""
@@ -111,15 +100,17 @@ class OfficeArchive(Archive):
         """Return the name of the part with the document itself."""
         part = dict(self.relations("").values()).get("officeDocument", usual)
         if part not in self.members:
-            raise markdown_writer.damaged(self.name, f"its part {part} is missing")
+            raise markdown.damaged(self.name, f"its part {part} is missing")
         return part
 
-    def properties(self) -> dict[str, str]:
-        """Return the document properties: title, author, dates and the like."""
-        part = dict(self.relations("").values()).get("core-properties", "docProps/core.xml")
-        metadata = {_PROPERTIES.get(local(child), ""): child.text or "" for child in self.xml(part)}
-        metadata.pop("", None)
-        return metadata
+    def properties(self, part: str = "") -> dict[str, str]:
+        """Return title, author, dates and the like, from this part or the one of Office."""
+        linked = dict(self.relations("").values())
+        found: dict[str, str] = {}
+        for element in self.xml(part or linked.get("core-properties", "docProps/core.xml")).iter():
+            if (key := _PROPERTIES.get(local(element))) and element.text:
+                found.setdefault(key, element.text)
+        return found
 
 
 def local(element: Any) -> str:
@@ -148,9 +139,9 @@ def value(element: Any, name: str = "val") -> str:
     return next((text for key, text in element.items() if key.rpartition("}")[2] == name), "")
 
 
-def relation_id(element: Any, name: str = "id") -> str:
+def relation_id(element: Any) -> str:
     """Return the id of a relation that an element refers to (r:id); "" without one."""
-    return next((text for key, text in element.items() if key.endswith(f"}}{name}")), "")
+    return next((text for key, text in element.items() if key.endswith("}id")), "")
 
 
 # --- charts: their title, and a table of the values that were cached
@@ -174,10 +165,10 @@ def chart_markdown(root: Any) -> str:
     rows = [["", *names]]
     for at in sorted({at for column in [labels, *columns] for at in column})[:MOST_POINTS]:
         rows.append([labels.get(at, ""), *(column.get(at, "") for column in columns)])
-    return markdown_writer.blocks(
+    return markdown.blocks(
         [
-            markdown_writer.prose(markdown_writer.line(f"Chart: {''.join(words)}")),
-            markdown_writer.table(rows) if len(rows) > 1 else "",
+            markdown.prose(markdown.line(f"Chart: {''.join(words)}")),
+            markdown.table(rows) if len(rows) > 1 else "",
         ]
     )
 
@@ -222,10 +213,10 @@ def _part(element: Any, depth: int) -> str:
         case "rad":
             degree = inside("deg")
             return f"\\sqrt{f'[{degree}]' if degree else ''}{{{inside('e')}}}"
-        case "sSup":
-            return f"{inside('e')}^{{{inside('sup')}}}"
-        case "sSub":
-            return f"{inside('e')}_{{{inside('sub')}}}"
+        case "sSup" | "limUpp":
+            return f"{inside('e')}^{{{inside('sup') or inside('lim')}}}"
+        case "sSub" | "limLow":
+            return f"{inside('e')}_{{{inside('sub') or inside('lim')}}}"
         case "sSubSup":
             return f"{inside('e')}_{{{inside('sub')}}}^{{{inside('sup')}}}"
         case "nary":
@@ -234,18 +225,12 @@ def _part(element: Any, depth: int) -> str:
             limits = (f"_{{{lower}}}" if lower else "") + (f"^{{{upper}}}" if upper else "")
             return f"{_OPERATORS.get(sign, sign)}{limits} {inside('e')}"
         case "d":
-            begin, end = (
-                _character(find(element, "dPr"), name, usual)
-                for name, usual in (("begChr", "("), ("endChr", ")"))
-            )
-            parts = [latex(part, depth) for part in children(element, "e")]
-            return f"{begin}{', '.join(parts)}{end}"
+            parts = ", ".join(latex(part, depth) for part in children(element, "e"))
+            begin, end = find(element, "dPr", "begChr"), find(element, "dPr", "endChr")
+            left = "(" if begin is None else value(begin)  # declared as empty, there is none
+            return f"{left}{parts}{')' if end is None else value(end)}"
         case "func":
             return f"\\{inside('fName').strip()} {inside('e')}"
-        case "limLow":
-            return f"{inside('e')}_{{{inside('lim')}}}"
-        case "limUpp":
-            return f"{inside('e')}^{{{inside('lim')}}}"
         case "m":
             rows = (
                 " & ".join(latex(cell, depth) for cell in children(row, "e"))
@@ -256,9 +241,3 @@ def _part(element: Any, depth: int) -> str:
             return ""
         case _:
             return latex(element, depth)
-
-
-def _character(properties: Any, name: str, usual: str) -> str:
-    """A bracket; one that is declared as empty is none."""
-    declared = find(properties, name)
-    return usual if declared is None else value(declared)

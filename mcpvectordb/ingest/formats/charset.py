@@ -20,7 +20,6 @@ _BOMS = (
 # Python codecs that are escape notations rather than charsets, and slow or lossy.
 _NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape"}
 
-
 SAMPLE = 65_536
 """How many bytes at the start show what an encoding is."""
 _CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")) + b"\x7f"
@@ -59,14 +58,11 @@ def is_text(raw: bytes) -> bool:
         return True
     sample = raw[:SAMPLE]
     controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES))
-    return b"\0" not in raw and controls <= 0.002 * len(sample) + 1 and _is_legible(sample)
-
-
-def _is_legible(sample: bytes) -> bool:
-    """Whether this is UTF-8, cut anywhere, or has ASCII or spaces like text in other charsets."""
+    if b"\0" in raw or controls > 0.002 * len(sample) + 1:
+        return False
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)
-    except UnicodeDecodeError:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # cut anywhere
+    except UnicodeDecodeError:  # other charsets have ASCII or spaces
         others = len(sample) - len(sample.translate(None, bytes(range(128, 256))))
         spaces = 1 + sample.count(b" ") + sample.count(b"\n")
         return others < 0.3 * len(sample) or 100 * spaces >= len(sample)

@@ -17,7 +17,7 @@ from typing import Any
 from xml.parsers import expat
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import decode, text_of
 from mcpvectordb.records import Parsed, Source
 
@@ -30,15 +30,18 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
 
 def parse_csv(source: Source) -> Parsed:
     """Return the rows of a table; the delimiter and the header are detected."""
-    text = markdown_writer.clean(text_of(source))
+    text = markdown.clean(text_of(source))
     try:
         rows = [row for row in _csv_rows(text, delimiter(text)) if any(map(str.strip, row))]
     except csv.Error as error:
         raise ParseFailed(f"{source.name} is not a table of values: {error}") from None
     names, records = _column_names(rows)
-    written = "\n\n".join(filter(None, (_csv_record(names, row) for row in records)))
+    written = []
+    for row in records:
+        cells = zip(names, map(markdown.line, row), strict=False)
+        written.append(markdown.prose("\n".join(f"{name}: {it}" for name, it in cells if it)))
     metadata = {"columns": names, "rows": len(records)}
-    return markdown_writer.finish(source, written, metadata, headings=0)
+    return markdown.finish(source, markdown.blocks(written), metadata, headings=0)
 
 
 def _csv_rows(text: str, character: str) -> Iterator[list[str]]:
@@ -59,8 +62,8 @@ def delimiter(text: str) -> str:
 
 def _column_names(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
     """The column names, taken from the first row if it looks like a header, and the other rows."""
-    width = markdown_writer.checked_width(rows)
-    first = [markdown_writer.line(cell) for cell in rows[0]] if rows else []
+    width = markdown.checked_width(rows)
+    first = [markdown.line(cell) for cell in rows[0]] if rows else []
     named = [name for name in first if name]
     is_header = (
         len(rows) > 1
@@ -74,11 +77,6 @@ def _column_names(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[s
     ], (rows[1:] if is_header else rows)
 
 
-def _csv_record(names: Sequence[str], row: Sequence[str]) -> str:
-    cells = ((name, markdown_writer.line(cell)) for name, cell in zip(names, row, strict=False))
-    return markdown_writer.prose("\n".join(f"{name}: {cell}" for name, cell in cells if cell))
-
-
 # --- JSON and JSON Lines
 
 DEEPEST_HEADING = 2
@@ -88,9 +86,9 @@ def parse_json(source: Source) -> Parsed:
     """Return the values of a JSON document, or of one document per line."""
     value = _loaded(text_of(source).lstrip("\ufeff"), source.name)
     named = value if isinstance(value, dict) else {}
-    text = markdown_writer.blocks(_json_section(value, 1))
+    text = markdown.blocks(_json_section(value, 1))
     title = {"title": named.get("title")}
-    return markdown_writer.finish(source, text, title, title=named.get("name"), headings=0)
+    return markdown.finish(source, text, title, title=named.get("name"), headings=0)
 
 
 def _loaded(text: str, name: str) -> Any:
@@ -102,10 +100,7 @@ def _loaded(text: str, name: str) -> Any:
     except ValueError as error:
         if "\n" not in text.strip():
             raise ParseFailed(f"{name} is not valid JSON: {error}") from None
-        return _loaded_lines(text, name, error)
-
-
-def _loaded_lines(text: str, name: str, whole: ValueError) -> list[Any]:
+        whole = str(error)
     values = []
     for number, line in enumerate(text.split("\n"), 1):
         try:
@@ -113,7 +108,7 @@ def _loaded_lines(text: str, name: str, whole: ValueError) -> list[Any]:
         except RecursionError:
             raise ParseFailed(f"{name} is nested too deeply in line {number}") from None
         except ValueError as error:
-            reason = f"line {number}: {error}" if values else str(whole)
+            reason = f"line {number}: {error}" if values else whole
             raise ParseFailed(f"{name} is not valid JSON: {reason}") from None
     return values
 
@@ -124,7 +119,7 @@ def _json_section(value: Any, level: int) -> Iterator[str]:
         nested = {key: each for key, each in value.items() if _is_nested(each)}
         yield _lines({key: each for key, each in value.items() if key not in nested})
         for key, each in nested.items():
-            yield markdown_writer.heading(level, key)
+            yield markdown.heading(level, key)
             yield from _json_section(each, level + 1)
     elif isinstance(value, list) and any(map(_is_nested, value)):
         yield from map(_lines, value)
@@ -153,13 +148,13 @@ def _lines(value: Any) -> str:
             pending += [(f"{path}[{at}]", each[at]) for at in reversed(range(len(each)))]
         elif text := _plain(each):
             lines.append(f"{path}: {text}" if path else text)
-    return markdown_writer.prose("\n".join(lines))
+    return markdown.prose("\n".join(lines))
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_plain, value))
-    return markdown_writer.clean(value).strip() if isinstance(value, str) else json.dumps(value)
+    return markdown.clean(value).strip() if isinstance(value, str) else json.dumps(value)
 
 
 # --- Jupyter notebooks: Markdown cells unchanged, code cells and their text outputs as code
@@ -170,7 +165,10 @@ LONGEST_OUTPUT = 2000
 def parse_notebook(source: Source) -> Parsed:
     """Return the cells of a notebook in their order."""
     book = _loaded(decode(source.raw).lstrip("\ufeff"), source.name)
-    cells = list(_cells(book))
+    # Before version 4 the cells are in worksheets.
+    sheets = [book, *_list(_dictionary(book).get("worksheets"))]
+    found = [cell for sheet in sheets for cell in _list(_dictionary(sheet).get("cells"))]
+    cells = list(filter(None, map(_dictionary, found)))
     if not cells:
         raise ParseFailed(f"{source.name} is not a notebook: it has no cells")
     about = _dictionary(_dictionary(book).get("metadata"))
@@ -179,18 +177,12 @@ def parse_notebook(source: Source) -> Parsed:
         or _dictionary(about.get("kernelspec")).get("language")
         or "python"
     )
-    text = markdown_writer.blocks(block for cell in cells for block in _cell(cell, language))
-    return markdown_writer.finish(source, text, {"language": language}, title=about.get("title"))
+    text = markdown.blocks(block for cell in cells for block in _cell(cell, language))
+    return markdown.finish(source, text, {"language": language}, title=about.get("title"))
 
 
 def _dictionary(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _cells(book: Any) -> Iterator[dict[str, Any]]:
-    """The cells; notebooks before version 4 have them in worksheets."""
-    for sheet in [book, *_list(_dictionary(book).get("worksheets"))]:
-        yield from filter(None, map(_dictionary, _list(_dictionary(sheet).get("cells"))))
 
 
 def _list(value: Any) -> list[Any]:
@@ -201,24 +193,20 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     source = _cell_text(cell.get("source", cell.get("input")))
     if cell.get("cell_type") == "heading":
         level = cell.get("level")
-        yield markdown_writer.heading(level if isinstance(level, int) else 1, source)
+        yield markdown.heading(level if isinstance(level, int) else 1, source)
     elif cell.get("cell_type") != "code":
-        yield markdown_writer.clean(source).strip("\n")
+        yield markdown.clean(source).strip("\n")
     else:
-        yield markdown_writer.fence(source, language)
+        yield markdown.fence(source, language)
         for output in map(_dictionary, _list(cell.get("outputs"))):
-            text = _output(output)
+            if output.get("output_type") in ("error", "pyerr"):
+                text = f"{_cell_text(output.get('ename'))}: {_cell_text(output.get('evalue'))}"
+            else:  # printed lines or a value
+                data = _dictionary(output.get("data")) or output
+                text = _cell_text(data.get("text/plain") or data.get("text"))
             if len(text) > LONGEST_OUTPUT:
                 text = text[:LONGEST_OUTPUT].rstrip() + "\n…"
-            yield markdown_writer.fence(text)
-
-
-def _output(output: dict[str, Any]) -> str:
-    """The plain text of an output: printed lines, a value or an error."""
-    if output.get("output_type") in ("error", "pyerr"):
-        return f"{_cell_text(output.get('ename'))}: {_cell_text(output.get('evalue'))}"
-    data = _dictionary(output.get("data")) or output
-    return _cell_text(data.get("text/plain") or data.get("text"))
+            yield markdown.fence(text)
 
 
 def _cell_text(value: Any) -> str:
@@ -248,8 +236,8 @@ def parse_xml(source: Source) -> Parsed:
         parser.Parse(source.raw, True)
     except expat.ExpatError as error:
         raise ParseFailed(f"{source.name} is not well-formed XML: {error}") from None
-    text = markdown_writer.blocks(reader.blocks)
-    return markdown_writer.finish(source, text, title=reader.title, headings=0)
+    text = markdown.blocks(reader.blocks)
+    return markdown.finish(source, text, title=reader.title, headings=0)
 
 
 @dataclass(slots=True)
@@ -295,7 +283,7 @@ class _XmlReader:
         plain = [
             f"{_local(key)}: {text}"
             for key, value in attributes.items()
-            if (text := markdown_writer.line(value))
+            if (text := markdown.line(value))
         ]
         self.open.append(_OpenElement(_local(tag), plain))
 
@@ -305,7 +293,7 @@ class _XmlReader:
 
     def end(self, _: str) -> None:
         element = self.open.pop()
-        text = markdown_writer.line("".join(element.words))
+        text = markdown.line("".join(element.words))
         parent = self.open[-1] if self.open else None
         if parent is not None:
             parent.words += [" " if element.blocks else "", text, " " if element.blocks else ""]
@@ -314,19 +302,15 @@ class _XmlReader:
     def _blocks(self, element: _OpenElement, text: str) -> list[str]:
         if element.leaf and text and element.name.lower() in TITLES:
             self.title = self.title or text
-            return [markdown_writer.heading(len(self.open), text)]
+            return [markdown.heading(len(self.open), text)]
         if element.leaf or element.mixed:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
-            shown = markdown_writer.prose(f"{element.name}{about}: {text}")
+            shown = markdown.prose(f"{element.name}{about}: {text}")
             return [shown] if text or about else []
-        return _joined_lines([*element.attributes, *element.blocks])
-
-
-def _joined_lines(blocks: list[str]) -> list[str]:
-    """Join the short lines of a record into one block; keep longer blocks separate."""
-    if any(block.startswith("#") or "\n" in block or len(block) > 200 for block in blocks):
-        return blocks
-    return ["\n".join(blocks)] if blocks else []
+        blocks = [*element.attributes, *element.blocks]
+        if any(block.startswith("#") or "\n" in block or len(block) > 200 for block in blocks):
+            return blocks
+        return ["\n".join(blocks)] if blocks else []  # the short lines of a record
 
 
 def _local(name: str) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from lxml import etree
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import (
-    OfficeArchive,
+    Archive,
     chart_markdown,
     children,
     find,
@@ -25,14 +25,14 @@ from mcpvectordb.ingest.formats.archive import (
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset("del moveFrom Fallback instrText pPr rPr sectPr tblPr trPr tcPr".split())
-NOTES = ("footnotes", "endnotes")
+_SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _CODE_STYLE = re.compile(r"\bcode\b|preformatted|listing|\bmacro\b|source")
 _MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECASE)
 
 
 def parse(source: Source) -> Parsed:
     """Return the text of a Word document as Markdown."""
-    archive = OfficeArchive(source)
+    archive = Archive(source)
     part = archive.main_part("word/document.xml")
     linked = archive.relations(part)
     parts = dict(linked.values())
@@ -42,33 +42,25 @@ def parse(source: Source) -> Parsed:
         lambda id: chart_markdown(archive.xml(linked.get(id, ("", ""))[1])),
     )
     reader.read(archive.xml(part), archive.links(part))
-    for kind in NOTES:
+    for kind in ("footnotes", "endnotes", "comments"):
         if target := parts.get(kind):
-            reader.read_notes(archive.xml(target), archive.links(target))
-    if target := parts.get("comments"):
-        reader.read_comments(archive.xml(target), archive.links(target))
+            reader.read_remarks(archive.xml(target), archive.links(target))
     reader.read_margins(
         archive.xml(target) for kind, target in linked.values() if kind in ("header", "footer")
     )
-    text = markdown_writer.with_lists(reader.blocks)
-    return markdown_writer.finish(source, text, archive.properties(), title=reader.title)
+    text = markdown.with_lists(reader.blocks)
+    return markdown.finish(source, text, archive.properties(), title=reader.title)
 
 
 class _DocxStyles:
     """The heading levels and list numberings that the styles of a document define."""
 
     def __init__(self, root: Any) -> None:
-        self.names: dict[str, str] = {}
-        self.parents: dict[str, str] = {}
-        self.outline: dict[str, int] = {}
-        self.numbers: dict[str, Any] = {}
-        for style in children(root, "style"):
-            key = value(style, "styleId")
-            self.names[key] = value(find(style, "name")).lower()
-            self.parents[key] = value(find(style, "basedOn"))
-            if (level := value(find(style, "pPr", "outlineLvl"))).isdigit():
-                self.outline[key] = int(level) + 1
-            self.numbers[key] = find(style, "pPr", "numPr")
+        styles = {value(style, "styleId"): style for style in children(root, "style")}
+        self.names = {key: value(find(each, "name")).lower() for key, each in styles.items()}
+        self.parents = {key: value(find(each, "basedOn")) for key, each in styles.items()}
+        self.outline = {key: value(find(each, "pPr", "outlineLvl")) for key, each in styles.items()}
+        self.numbers = {key: find(each, "pPr", "numPr") for key, each in styles.items()}
 
     def name(self, key: str) -> str:
         """The style's English name in lower case."""
@@ -82,8 +74,8 @@ class _DocxStyles:
                 return int(found[1])
             if name == "title":
                 return 1
-            if each in self.outline:
-                return self.outline[each] if self.outline[each] < 10 else 0
+            if (level := self.outline.get(each, "")).isdigit():
+                return int(level) + 1 if int(level) < 9 else 0
         return 0
 
     def number(self, key: str) -> Any:
@@ -148,22 +140,29 @@ class _DocxReader:
             elif name == "p":
                 self._end_paragraph(element)
             elif name == "hyperlink" and self.words:
-                self._end_link()
+                start, target = self.open_links.pop()
+                words = self.words[-1]
+                words[start:] = [markdown.link("".join(words[start:]), target)]
             elif name == "tbl":
-                self._end_table()
+                rows = self.tables.pop()
+                if self.tables:  # a nested table
+                    self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
+                else:
+                    self.blocks.append((markdown.table(rows), False))
         self._end_code()
 
-    def read_notes(self, root: Any, links: Mapping[str, str]) -> None:
-        """Add footnotes or endnotes, but not the separators that Word draws above them."""
-        for note in children(root, "footnote", "endnote"):
-            if value(note, "type") in ("", "normal"):
-                self._read_labelled(f"[^{value(note, 'id')}]", note, links)
-
-    def read_comments(self, root: Any, links: Mapping[str, str]) -> None:
-        """Add comments with their authors."""
-        for comment in children(root, "comment"):
-            author = markdown_writer.line(value(comment, "author"))
-            self._read_labelled(f"Comment ({author})" if author else "Comment", comment, links)
+    def read_remarks(self, root: Any, links: Mapping[str, str]) -> None:
+        """Add footnotes, endnotes or comments, but not the separators that Word draws above."""
+        for remark in children(root, "footnote", "endnote", "comment"):
+            label = f"[^{value(remark, 'id')}]"
+            if local(remark) == "comment":
+                author = markdown.line(value(remark, "author"))
+                label = f"Comment ({author})" if author else "Comment"
+            if value(remark, "type") in ("", "normal"):
+                before = len(self.blocks)
+                self.read(remark, links)
+                text = " ".join(text for text, _ in self.blocks[before:])
+                self.blocks[before:] = [(f"{label}: {text}", False)] if text else []
 
     def read_margins(self, roots: Iterable[Any]) -> None:
         """Add the text of headers and footers, each different one once, without page numbers."""
@@ -176,12 +175,6 @@ class _DocxReader:
             if key and key not in shown:
                 shown.add(key)
                 self.blocks.append((text.lstrip("# "), False))
-
-    def _read_labelled(self, label: str, root: Any, links: Mapping[str, str]) -> None:
-        before = len(self.blocks)
-        self.read(root, links)
-        text = " ".join(text for text, _ in self.blocks[before:])
-        self.blocks[before:] = [(f"{label}: {text}", False)] if text else []
 
     def _start(self, name: str, element: Any) -> None:
         if name == "p":
@@ -197,16 +190,17 @@ class _DocxReader:
             self.open_links.append((len(self.words[-1]), self.links.get(relation_id(element), "")))
         elif name == "chart":
             self.charts.append(self.chart(relation_id(element)))
-        elif self.words:
-            self.words[-1].append(_inline(name, element))
-
-    def _end_link(self) -> None:
-        start, target = self.open_links.pop()
-        words = self.words[-1]
-        words[start:] = [markdown_writer.link("".join(words[start:]), target)]
+        elif name == "t" and self.words:
+            self.words[-1].append(element.text or "")
+        elif name == "docPr" and self.words:
+            self.words[-1].append(markdown.image(value(element, "descr")))
+        elif name in ("footnoteReference", "endnoteReference") and self.words:
+            self.words[-1].append(f"[^{value(element, 'id')}]")
+        elif name in _SIGNS and self.words:
+            self.words[-1].append(_SIGNS[name])
 
     def _end_paragraph(self, element: Any) -> None:
-        text = markdown_writer.clean("".join(self.words.pop()))
+        text = markdown.clean("".join(self.words.pop()))
         if self.tables:
             self._add_to_cell(text.strip())
         elif self._is_code(element, text):
@@ -229,7 +223,7 @@ class _DocxReader:
 
     def _end_code(self) -> None:
         if self.code:
-            self.blocks.append((markdown_writer.fence("\n".join(self.code)), False))
+            self.blocks.append((markdown.fence("\n".join(self.code)), False))
             self.code.clear()
 
     def _add(self, text: str, properties: Any) -> None:
@@ -241,11 +235,11 @@ class _DocxReader:
         own_level = int(level) + 1 if level.isdigit() and level != "9" else 0
         if depth := own_level or self.styles.level(style):
             self.title = self.title or (text if name == "title" else "")
-            self.blocks.append((markdown_writer.heading(depth, text), False))
+            self.blocks.append((markdown.heading(depth, text), False))
         elif marker := self._marker(properties, style):
             self.blocks.append((marker + text.replace("\n", " "), True))
         else:
-            self.blocks.append((markdown_writer.prose(text), False))
+            self.blocks.append((markdown.prose(text), False))
 
     def _marker(self, properties: Any, style: str) -> str:
         """The bullet or number of a list item, "" for other paragraphs."""
@@ -266,21 +260,3 @@ class _DocxReader:
         row = self.tables[-1][-1] if self.tables[-1] else []
         if row and text:
             row[-1] = f"{row[-1]} {text}".strip()
-
-    def _end_table(self) -> None:
-        rows = self.tables.pop()
-        if self.tables:  # a nested table
-            self._add_to_cell(", ".join(cell for row in rows for cell in row if cell))
-        else:
-            self.blocks.append((markdown_writer.table(rows), False))
-
-
-def _inline(name: str, element: Any) -> str:
-    """The text that an element inside a paragraph contributes."""
-    if name == "t":
-        return element.text or ""
-    if name == "docPr":
-        return markdown_writer.image(value(element, "descr"))
-    if name in ("footnoteReference", "endnoteReference"):
-        return f"[^{value(element, 'id')}]"
-    return {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}.get(name, "")

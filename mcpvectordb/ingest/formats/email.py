@@ -5,15 +5,16 @@ from __future__ import annotations
 import email.parser  # loaded late otherwise, for each file
 import email.policy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC
 from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeGuard
+from typing import Any
 
 from mcpvectordb.errors import IngestError, ParseFailed
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.formats import html, markdown_writer
+from mcpvectordb.ingest.formats import html, markdown
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 5
@@ -27,110 +28,94 @@ def parse(source: Source) -> Parsed:
     """Return the text of one message, or of all messages of a mailbox."""
     try:
         messages = list(_read(source.raw))
-        reader = _MailReader(source.name)
-        pages = [reader.page(message) for message in messages]
+        unread: list[str] = []
+        pages = [_page(message, source.name, unread) for message in messages]
     except RecursionError:
         raise ParseFailed(f"{source.name} has parts nested too deeply") from None
     if not any(message.keys() for message in messages):
         raise ParseFailed(
             f"{source.name} is not a mail: it has no header lines such as From: and Subject:"
         )
-    note = reader.note()
+    note, count = "", len(unread)
+    if count:
+        names = ", ".join(unread[:20]) + (", …" if count > 20 else "")
+        have = "attachment has" if count == 1 else "attachments have"
+        note = f"{count} {have} no text that can be read: {names}"
     if len(messages) > 1:
-        return markdown_writer.finish(
-            source, pages, {"messages": len(pages)}, headings=0, note=note
-        )
-    subject, metadata = _header(messages[0], "Subject"), _metadata(messages[0])
-    return markdown_writer.finish(source, pages[0], metadata, title=subject, headings=0, note=note)
+        return markdown.finish(source, pages, {"messages": len(pages)}, headings=0, note=note)
+    shown = ("From", "To", "Cc", "Subject")
+    metadata: dict[str, Any] = {key.lower(): _header(messages[0], key) for key in shown}
+    metadata["message_id"] = _header(messages[0], "Message-ID")
+    with suppress(ValueError, TypeError, OverflowError):  # an invalid header
+        moment = parsedate_to_datetime(_header(messages[0], "Date"))
+        metadata["date"] = (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
+    metadata["attachments"] = _attachments(messages[0])
+    title = metadata["subject"]
+    return markdown.finish(source, pages[0], metadata, title=title, headings=0, note=note)
 
 
 def _read(raw: bytes) -> Iterator[EmailMessage]:
-    for each in _messages(raw):
+    """The messages of a mailbox, split at its "From sender date" lines; a single message as is."""
+    messages = [raw]
+    if _ENVELOPE.match(raw):
+        starts = [
+            found
+            for found in _ENVELOPE.finditer(raw)
+            if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
+        ]
+        ends = [*(found.start() for found in starts[1:]), len(raw)]
+        messages = [
+            _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    for each in messages:
         message = email.message_from_bytes(each, policy=email.policy.default)
         if isinstance(message, EmailMessage):
             yield message
 
 
-def _messages(raw: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox, split at its "From sender date" lines; a single message as is."""
-    if not _ENVELOPE.match(raw):
-        yield raw
-        return
-    starts = [
-        found
-        for found in _ENVELOPE.finditer(raw)
-        if found.start() == 0 or raw.endswith((b"\n\n", b"\r\n\r\n"), 0, found.start())
-    ]
-    for at, start in enumerate(starts):
-        end = starts[at + 1].start() if at + 1 < len(starts) else len(raw)
-        yield _QUOTED_FROM.sub(rb"\1", raw[start.end() : end])
+def _page(message: EmailMessage, name: str, unread: list[str], depth: int = 0) -> str:
+    """A message with the text of what is attached to it; `unread` gets the names of the rest."""
+    about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
+    attached = _attachments(message)
+    return markdown.blocks(
+        [
+            markdown.heading(1, _header(message, "Subject")),
+            "\n".join(about),
+            _body(message, name),
+            f"Attachments: {', '.join(attached)}" if attached else "",
+            *(_attachment(part, name, unread, depth + 1) for part in _parts(message)),
+        ]
+    )
 
 
-class _MailReader:
-    """Writes messages and, after each, the text of what is attached to it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.unread: list[str] = []
-
-    def note(self) -> str:
-        """Which attachments could not be read; "" if all were."""
-        if not self.unread:
-            return ""
-        names = ", ".join(self.unread[:20]) + (", …" if len(self.unread) > 20 else "")
-        count = len(self.unread)
-        have = "attachment has" if count == 1 else "attachments have"
-        return f"{count} {have} no text that can be read: {names}"
-
-    def page(self, message: EmailMessage, depth: int = 0) -> str:
-        """A message as Markdown."""
-        about = [f"{key}: {text}" for key in SHOWN if (text := _header(message, key))]
-        attached = _attachments(message)
-        return markdown_writer.blocks(
-            [
-                markdown_writer.heading(1, _header(message, "Subject")),
-                "\n".join(about),
-                _body(message, self.name),
-                f"Attachments: {', '.join(attached)}" if attached else "",
-                *(self._attachment(part, depth + 1) for part in _parts(message)),
-            ]
-        )
-
-    def _attachment(self, part: EmailMessage, depth: int) -> str:
-        """The text of an attachment, read like a file of its own; "" if it has none."""
-        name = markdown_writer.line(str(part.get_filename() or part.get_content_type()))
+def _attachment(part: EmailMessage, mail: str, unread: list[str], depth: int) -> str:
+    """The text of an attachment, read like a file of its own; "" if it has none."""
+    name = markdown.line(str(part.get_filename() or part.get_content_type()))
+    raw, inner = part.get_payload(decode=True), part.get_payload()
+    source = Source(
+        source=name,
+        name=name,
+        raw=raw if isinstance(raw, bytes) else b"",
+        file_type="",
+        media_type=str(part.get("Content-Type", "")),
+    )
+    try:
         if part.get_content_type() == "message/rfc822":
-            inner = part.get_payload()
             messages = inner if isinstance(inner, list) else []
-            return self._messages(name, [each for each in messages if _is_mail(each)], depth)
-        raw = part.get_payload(decode=True)
-        source = Source(
-            source=name,
-            name=name,
-            raw=raw if isinstance(raw, bytes) else b"",
-            file_type="",
-            media_type=str(part.get("Content-Type", "")),
-        )
-        try:
-            found = formats.detect(source)
-            if found.module == "email":
-                return self._messages(name, list(_read(source.raw)), depth)
+        elif (found := formats.detect(source)).module == "email":
+            messages = list(_read(source.raw))
+        else:
             parsed = formats.parse(source, found)
-        except IngestError:
-            self.unread.append(name)
-            return ""
-        text = markdown_writer.fence(parsed.text) if parsed.kind == "code" else parsed.text
-        return markdown_writer.blocks([markdown_writer.heading(2, name), text.strip()])
-
-    def _messages(self, name: str, messages: Sequence[EmailMessage], depth: int) -> str:
-        if depth > DEEPEST:
-            self.unread.append(name)
-            return ""
-        return markdown_writer.blocks(self.page(message, depth) for message in messages)
-
-
-def _is_mail(part: object) -> TypeGuard[EmailMessage]:
-    return isinstance(part, EmailMessage)
+            text = markdown.fence(parsed.text) if parsed.kind == "code" else parsed.text
+            return markdown.blocks([markdown.heading(2, name), text.strip()])
+        if depth <= DEEPEST:
+            mails = [each for each in messages if isinstance(each, EmailMessage)]
+            return markdown.blocks(_page(each, mail, unread, depth) for each in mails)
+    except IngestError:
+        pass
+    unread.append(name)
+    return ""
 
 
 def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
@@ -139,7 +124,7 @@ def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
         return
     body = message.get_body(preferencelist=("plain", "html"))
     for part in message.iter_parts() if message.is_multipart() else ():
-        if part is body or not _is_mail(part):
+        if part is body or not isinstance(part, EmailMessage):
             continue
         if part.get_content_maintype() == "multipart":
             yield from _parts(part)
@@ -150,7 +135,7 @@ def _parts(message: EmailMessage) -> Iterator[EmailMessage]:
 def _header(message: Any, key: str) -> str:
     """The text of a header, "" for one that is missing or invalid."""
     try:
-        return markdown_writer.line(str(message.get(key, "")))
+        return markdown.line(str(message.get(key, "")))
     except Exception:  # the header parser raises errors of many classes
         return ""
 
@@ -160,38 +145,19 @@ def _body(message: EmailMessage, name: str) -> str:
     if part is None:  # no body, or a multipart message without parts
         is_text = message.get_content_maintype() in ("text", "multipart")
         whole = message.get_payload() if is_text else ""
-        return markdown_writer.prose(whole.strip()) if isinstance(whole, str) else ""
+        return markdown.prose(whole.strip()) if isinstance(whole, str) else ""
     try:
         text = part.get_content()
     except (LookupError, ValueError, KeyError):  # an unknown charset or type
         text = part.get_payload(decode=True)
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    text = markdown_writer.clean(str(text))
+    text = markdown.clean(str(text))
     if part.get_content_subtype() == "html":
         return html.to_markdown(text, name)
-    return markdown_writer.prose(text.strip())
+    return markdown.prose(text.strip())
 
 
 def _attachments(message: EmailMessage) -> list[str]:
     named = (part.get_filename() for part in message.walk() if not part.is_multipart())
-    return [markdown_writer.line(str(name)) for name in named if name]
-
-
-def _metadata(message: Any) -> dict[str, Any]:
-    metadata: dict[str, Any] = {
-        key.lower(): _header(message, key) for key in ("From", "To", "Cc", "Subject")
-    }
-    metadata["message_id"] = _header(message, "Message-ID")
-    metadata["date"] = _date(_header(message, "Date"))
-    metadata["attachments"] = _attachments(message)
-    return metadata
-
-
-def _date(text: str) -> str:
-    """The time in ISO 8601 and UTC; "" for an invalid header."""
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, OverflowError):
-        return ""
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
+    return [markdown.line(str(name)) for name in named if name]

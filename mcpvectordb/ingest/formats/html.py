@@ -11,40 +11,22 @@ from typing import Any
 from lxml import etree
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import bom, charset, decode
 from mcpvectordb.ingest.formats.html_content import HEADINGS, INLINE, SILENT, main_content
 from mcpvectordb.records import Parsed, Source
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
 _END_OF_PAGE = re.compile(r"</(?:html|body)\s*>", re.IGNORECASE)
-_WEB_CHARSETS = {
-    "iso-8859-1": "cp1252",
-    "latin1": "cp1252",
-    "us-ascii": "cp1252",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-}
+_WEB_CHARSETS = dict.fromkeys(("iso-8859-1", "latin1", "us-ascii"), "cp1252")
+_WEB_CHARSETS |= {"gb2312": "gb18030", "gbk": "gb18030"}
 _META = {
-    "description": ("description", "og:description", "twitter:description", "dc.description"),
-    "language": ("content-language", "og:locale", "dc.language"),
-    "author": ("author", "article:author", "dc.creator", "citation_author"),
-    "published": (
-        "article:published_time",
-        "date",
-        "dc.date",
-        "dcterms.date",
-        "datepublished",
-        "citation_date",
-        "pubdate",
-    ),
-    "modified": (
-        "article:modified_time",
-        "last-modified",
-        "og:updated_time",
-        "dcterms.modified",
-        "datemodified",
-    ),
+    "description": "description og:description twitter:description dc.description",
+    "language": "content-language og:locale dc.language",
+    "author": "author article:author dc.creator citation_author",
+    "published": "article:published_time date dc.date dcterms.date datepublished citation_date "
+    "pubdate",
+    "modified": "article:modified_time last-modified og:updated_time dcterms.modified datemodified",
 }
 _TITLES = ("og:title", "twitter:title", "dc.title", "citation_title")
 _LINKED_DATA = {
@@ -59,9 +41,9 @@ def parse(source: Source) -> Parsed:
     """Return the main content of a page, or the whole page without menus if it is not marked."""
     root = tree(_decoded(source), source.name)
     metadata = _metadata(root)
-    content = main_content(root)
-    text = markdown_writer.blocks(_markdown(each, skip=content.skip) for each in content.roots)
-    return markdown_writer.finish(source, text, metadata)
+    roots, skip = main_content(root)
+    text = markdown.blocks(_markdown(each, skip=skip) for each in roots)
+    return markdown.finish(source, text, metadata)
 
 
 def to_markdown(html: str, name: str) -> str:
@@ -77,7 +59,7 @@ def tree(html: str, name: str) -> Any:
     )
     try:
         # libxml2 drops what follows these, wherever they stand.
-        html = _END_OF_PAGE.sub("", markdown_writer.clean(html))
+        html = _END_OF_PAGE.sub("", markdown.clean(html))
         root = etree.fromstring(html.encode(), parser)
     except etree.XMLSyntaxError:
         root = None
@@ -87,7 +69,7 @@ def tree(html: str, name: str) -> Any:
     ):
         raise ParseFailed(f"{name} has elements nested more than two thousand deep")
     if root is None:
-        raise markdown_writer.no_text(name)
+        raise markdown.no_text(name)
     return root
 
 
@@ -104,10 +86,14 @@ def _decoded(source: Source) -> str:
 
 def _metadata(root: Any) -> dict[str, str]:
     """The metadata from <html lang>, <title>, <meta>, <link> and JSON-LD."""
-    meta = _meta(root)
-    metadata = {
-        key: value for key, names in _META.items() if (value := _first(map(meta.get, names)))
-    }
+    meta: dict[str, str] = {}
+    for element in root.iter("meta"):
+        names = map(element.get, ("name", "property", "itemprop", "http-equiv"))
+        name, content = next(filter(None, names), ""), element.get("content")
+        if name and content:
+            meta.setdefault(name.lower(), content)
+    known = {key: _first(map(meta.get, names.split())) for key, names in _META.items()}
+    metadata = {key: value for key, value in known.items() if value}
     for key, value in _linked_data(root):
         metadata.setdefault(key, value)
     title = "".join(root.xpath("(//title)[1]//text()"))
@@ -121,20 +107,6 @@ def _metadata(root: Any) -> dict[str, str]:
     return metadata
 
 
-def _meta(root: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for element in root.iter("meta"):
-        name = (
-            element.get("name")
-            or element.get("property")
-            or element.get("itemprop")
-            or element.get("http-equiv")
-        )
-        if name and element.get("content"):
-            found.setdefault(name.lower(), element.get("content"))
-    return found
-
-
 def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
     for script in root.iter("script"):
         if script.get("type") != "application/ld+json":
@@ -144,12 +116,9 @@ def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
         except (ValueError, RecursionError):
             continue
         for item in data if isinstance(data, list) else [data]:
-            if isinstance(item, Mapping):
-                yield from (
-                    (key, item[name])
-                    for name, key in _LINKED_DATA.items()
-                    if isinstance(item.get(name), str)
-                )
+            known = item if isinstance(item, Mapping) else {}
+            named = ((key, known.get(name)) for name, key in _LINKED_DATA.items())
+            yield from ((key, value) for key, value in named if isinstance(value, str))
 
 
 def _first(values: Iterable[str | None]) -> str:
@@ -188,7 +157,8 @@ def _markdown(root: Any, *, skip: Set[Any]) -> str:
             writer.end(element)
         if event == "end" and element is not root:
             writer.text(element.tail)
-    return writer.finished()
+    writer.flush()
+    return markdown.with_lists(writer.blocks)
 
 
 def _layout_tables(root: Any) -> set[Any]:
@@ -234,60 +204,45 @@ class _MarkdownWriter:
             self.table.start(element, self)
         elif tag not in INLINE:
             self.flush()
-            self._open(element, tag)
+            number = self.lists[-1] if self.lists else None
+            if tag in ("ul", "ol", "menu", "dir"):
+                self.lists.append(_number(element.get("start"), 10**9) if tag == "ol" else None)
+            elif tag == "li" and number is not None:
+                self.marker = f"{number}. "
+                self.lists[-1] = number + 1
+            elif tag == "li":
+                self.marker = "- "
+            elif tag == "blockquote":
+                self.quotes += 1
+            elif tag == "pre" and self.code is None:
+                self.code = element
+            elif tag == "table" and element not in self.layout:
+                self.table = _HtmlTable(element)
         self.text(element.text)
-
-    def _open(self, element: Any, tag: str) -> None:
-        if tag in ("ul", "ol", "menu", "dir"):
-            self.lists.append(_number(element.get("start"), 1, 10**9) if tag == "ol" else None)
-        elif tag == "li":
-            self.marker = self._next_marker()
-        elif tag == "blockquote":
-            self.quotes += 1
-        elif tag == "pre" and self.code is None:
-            self.code = element
-        elif tag == "table" and element not in self.layout:
-            self.table = _HtmlTable(element)
-
-    def _next_marker(self) -> str:
-        number = self.lists[-1] if self.lists else None
-        if number is None:
-            return "- "
-        self.lists[-1] = number + 1
-        return f"{number}. "
 
     def end(self, element: Any) -> None:
         tag = element.tag
         if tag in ("code", "kbd", "samp", "tt") and self.code is None:
-            self._close_code()
+            if self.inline[-1:] == ["`"]:  # empty code is dropped
+                self.inline.pop()
+            else:
+                self.inline.append("`")
         elif self.table:
             self.table.end(element, self)
         elif tag in HEADINGS:
-            self.add(markdown_writer.heading(HEADINGS[tag], self.take_inline().replace("\n", " ")))
+            self.add(markdown.heading(HEADINGS[tag], self.take_inline().replace("\n", " ")))
         elif element is self.code:
-            self.add(
-                markdown_writer.fence("".join(self.inline).replace("\v", "\n"), _language(element))
-            )
+            self.add(markdown.fence("".join(self.inline).replace("\v", "\n"), _language(element)))
             self.inline, self.code = [], None
         elif tag not in INLINE:
             self.flush()
-            self._close(tag)
-
-    def _close_code(self) -> None:
-        """Close inline code; empty code is dropped."""
-        if self.inline and self.inline[-1] == "`":
-            self.inline.pop()
-        else:
-            self.inline.append("`")
-
-    def _close(self, tag: str) -> None:
-        if tag in ("ul", "ol", "menu", "dir") and self.lists:
-            self.lists.pop()
-            self.marker = ""
-        elif tag == "li":
-            self.marker = ""
-        elif tag == "blockquote":
-            self.quotes -= 1
+            if tag in ("ul", "ol", "menu", "dir") and self.lists:
+                self.lists.pop()
+                self.marker = ""
+            elif tag == "li":
+                self.marker = ""
+            elif tag == "blockquote":
+                self.quotes -= 1
 
     def take_inline(self) -> str:
         """Return the inline text collected so far and clear it."""
@@ -298,7 +253,7 @@ class _MarkdownWriter:
     def flush(self) -> None:
         """End the paragraph, except inside code, where elements are syntax highlighting."""
         if self.code is None and self.inline:
-            self.add(markdown_writer.prose(self.take_inline()))
+            self.add(markdown.prose(self.take_inline()))
 
     def add(self, text: str) -> None:
         if not text:
@@ -311,10 +266,6 @@ class _MarkdownWriter:
         if self.quotes > 0:
             text = "> " + text.replace("\n", "\n> ")
         self.blocks.append((text, item))
-
-    def finished(self) -> str:
-        self.flush()
-        return markdown_writer.with_lists(self.blocks)
 
 
 class _HtmlTable:
@@ -339,13 +290,19 @@ class _HtmlTable:
         if element is self.element:
             self._add_stray(writer)
             writer.table = None
-            writer.add(markdown_writer.table(self.rows))
+            writer.add(markdown.table(self.rows))
         elif element.tag in ("td", "th"):
-            self._add(element, writer.take_inline())
+            self.rows, text = self.rows or [[]], writer.take_inline()
+            self._fill()
+            down = _number(element.get("rowspan"), TALLEST_SPAN) - 1
+            for across in range(_number(element.get("colspan"), WIDEST_SPAN)):
+                if down:
+                    self.below[len(self.rows[-1])] = (down, text)
+                self.rows[-1].append("" if across else text)
         elif element.tag == "tr":
             self._fill()
         elif element.tag == "caption":
-            writer.add(markdown_writer.prose(writer.take_inline()))
+            writer.add(markdown.prose(writer.take_inline()))
         elif element.tag not in INLINE:
             writer.text(" ")
 
@@ -354,16 +311,6 @@ class _HtmlTable:
         if text := writer.take_inline():
             self.rows = self.rows or [[]]
             self.rows[-1].append(text)
-
-    def _add(self, element: Any, text: str) -> None:
-        if not self.rows:
-            self.rows.append([])
-        self._fill()
-        down = _number(element.get("rowspan"), 1, TALLEST_SPAN) - 1
-        for across in range(_number(element.get("colspan"), 1, WIDEST_SPAN)):
-            if down:
-                self.below[len(self.rows[-1])] = (down, text)
-            self.rows[-1].append("" if across else text)
 
     def _fill(self) -> None:
         """Add the cells that continue from the rows above."""
@@ -377,7 +324,7 @@ class _HtmlTable:
 
 def _described(image: Any) -> str:
     """The description of an image that stands alone and has no caption: `![A chart of sales]`."""
-    alt = markdown_writer.line(image.get("alt") or "")
+    alt = markdown.line(image.get("alt") or "")
     is_latin = len(alt.encode()) < 3 * len(alt)
     if not alt or (is_latin and len(alt.split()) < FEWEST_WORDS):
         return ""
@@ -388,9 +335,9 @@ def _described(image: Any) -> str:
     return f"![{alt}]" if alone else ""
 
 
-def _number(value: str | None, default: int, most: int) -> int:
+def _number(value: str | None, most: int) -> int:
     is_number = value and value.isascii() and value.isdigit() and len(value) < 10
-    return min(max(int(value), 1), most) if value and is_number else default
+    return min(max(int(value), 1), most) if value and is_number else 1
 
 
 def _language(pre: Any) -> str:

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Set
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
 
 INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark "
@@ -63,11 +65,8 @@ LINKED_SHARE = 0.7
 FEWEST_LINKS = 4
 
 
-class PageContent(NamedTuple):
-    """The elements to read, in order, and those to skip in them."""
-
-    roots: list[Any]
-    skip: frozenset[Any]
+PageContent = tuple[list[Any], frozenset[Any]]
+"""The elements to read, in order, and those to skip in them."""
 
 
 def main_content(root: Any) -> PageContent:
@@ -80,14 +79,6 @@ def main_content(root: Any) -> PageContent:
     menus = {each for each in boilerplate if each.tag in ("nav", "header", "footer")}
     cautious = page.content(page.left_out | menus)
     return max(content, cautious, key=page.weight_of)
-
-
-class _LinkSums(NamedTuple):
-    """Per element: characters of text, those of them in links, and the number of links."""
-
-    text: dict[Any, int]
-    linked: dict[Any, int]
-    links: dict[Any, int]
 
 
 class _WebPage:
@@ -131,8 +122,9 @@ class _WebPage:
 
     def weight_of(self, content: PageContent) -> int:
         """The weight of what is left."""
-        weights = self.weights(content.skip)
-        return sum(weights[each] for each in content.roots)
+        roots, skip = content
+        weights = self.weights(skip)
+        return sum(weights[each] for each in roots)
 
     def inside(self, elements: Set[Any]) -> set[Any]:
         """These elements and all that are in them."""
@@ -150,17 +142,28 @@ class _WebPage:
             return False
         if self.whole[element] >= max(1, KEPT_SHARE * self.whole[self.body]):
             return False
+        around, style = element.getparent(), (element.get("style") or "").replace(" ", "").lower()
+        # The footer of a quotation names its author.
+        is_author = element.tag == "footer" and around is not None and around.tag == "blockquote"
         return (
-            (element.tag in BOILERPLATE and not _quoted(element))
+            (element.tag in BOILERPLATE and not is_author)
             or (element.tag == "header" and _is_outside(element, "article", "main", "section"))
             or (element.get("role") or "").lower() in ROLES
-            or _is_hidden(element)
-            or (element.tag not in HEADINGS and is_boilerplate(element))
+            or "hidden" in element.attrib
+            or element.get("aria-hidden") == "true"
+            or "display:none" in style
+            or "visibility:hidden" in style
+            or (element.tag not in HEADINGS and _is_named_boilerplate(element))
         )
 
     def comments(self, silent: set[Any]) -> set[Any]:
         """What readers wrote below the text, unless it is the text, as in a forum."""
-        found = {each for each in self.elements if is_comments(each)}
+        found = {
+            each
+            for each in self.elements
+            if each.tag in _COMMENT_TAGS
+            and any(not _COMMENTS.isdisjoint(_ends(name)) for name in _names(each))
+        }
         if not found:
             return found
         left = self.weights(silent | found)[self.body]
@@ -174,24 +177,24 @@ class _WebPage:
         weights = self.weights(skip)
         chosen = self.marked_content(weights)
         is_marked = chosen is not None
-        if chosen is None or is_content(chosen) or chosen.tag == "main":
-            text = self.link_sums(skip).text
+        if chosen is None or _is_named(chosen, _CONTENT) or chosen.tag == "main":
+            text, _, _ = self.link_sums(skip)
             chosen = self.smallest(self.body if chosen is None else chosen, weights, text)
         chosen = self.with_text_beside(chosen, weights)
         roots = [*self.above(chosen, skip, weights), chosen]
-        if not is_documentation(chosen):
+        if not _is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
-        return PageContent(roots, frozenset(skip | _empty_headings(chosen, skip)))
+        return roots, frozenset(skip | _empty_headings(chosen, skip))
 
     def marked_content(self, weights: dict[Any, int]) -> Any:
         """The element marked as content, by the most telling mark first; None without one."""
         left = [each for each in self.elements if weights[each] and each not in self.teasers]
         for marked in (
             [each for each in left if "articleBody" in (each.get("itemprop") or "")],
-            [each for each in left if is_article_body(each)],
+            [each for each in left if _is_documentation(each) or _is_named(each, _ARTICLE_BODY)],
             [each for each in left if each.tag == "article"],
             [each for each in left if each.tag == "main" or each.get("role") == "main"],
-            [each for each in left if is_content(each)],
+            [each for each in left if _is_named(each, _CONTENT)],
         ):
             chosen = _together(marked, weights)
             if chosen is not None and weights[chosen] >= KEPT_SHARE * weights[self.body]:
@@ -254,25 +257,32 @@ class _WebPage:
         for place, element in enumerate(content[1:], 1):
             if weights[element] > KEPT_SHARE * weights[root]:
                 continue
-            if _is_link_list(element, sums):
-                label = announcement(element)
-                is_text = is_marked and (place < end or _is_titled(element, sums))
+            text, linked, links = (each[element] for each in sums)
+            may_lead = element.tag in LISTS and links > 0
+            if may_lead and links >= FEWEST_LINKS and linked > LINKED_SHARE * text:
+                label, before = _announcement(element), element.getprevious()
+                # Below a heading, names rather than headlines are not there to lead elsewhere.
+                headed = before is not None and before.tag in HEADINGS
+                is_text = is_marked and (place < end or (headed and linked < HEADLINE * links))
                 leads = label is not None or not is_text
                 found |= {label} - {None}
             elif element in self.teasers:
                 leads = weights[element] <= TEASER
+            elif may_lead and 2 * linked >= text:  # a line: `Read more: The last track`
+                said, colon, _ = _text(element).partition(":")
+                leads = bool(colon) and _announces(said)
             else:
-                leads = _is_line_with_link(element, sums) and announces(element)
+                leads = False
             if leads:
                 found.add(element)
         if not found:
             return found
-        weight, text = self.weights(skip | found)[root], self.link_sums(skip | found).text[root]
-        enough = KEPT_SHARE * weights[root] <= weight and sums.text[root] <= 2 * text
+        weight, left = self.weights(skip | found)[root], self.link_sums(skip | found)[0][root]
+        enough = KEPT_SHARE * weights[root] <= weight and sums[0][root] <= 2 * left
         return found if enough else set()
 
-    def link_sums(self, skip: Set[Any]) -> _LinkSums:
-        """The text and the links of every element, without those to skip."""
+    def link_sums(self, skip: Set[Any]) -> tuple[dict[Any, int], dict[Any, int], dict[Any, int]]:
+        """Characters of text of every element, those in links, and the number of links."""
         text = [len((each.text or "").strip()) for each in self.elements]
         for each, parent in zip(self.elements, self.parents, strict=True):
             if each.tail and parent >= 0:
@@ -282,7 +292,7 @@ class _WebPage:
         linked = [
             sums[each] if is_link else 0 for each, is_link in zip(self.elements, links, strict=True)
         ]
-        return _LinkSums(sums, self.sums(linked, skip), self.sums([*map(int, links)], skip))
+        return sums, self.sums(linked, skip), self.sums([*map(int, links)], skip)
 
 
 def _own_weights(elements: Iterable[Any]) -> Counter[Any]:
@@ -317,34 +327,6 @@ def _together(marked: list[Any], weights: dict[Any, int]) -> Any:
     return None if holder.tag in ("html", "body") else holder
 
 
-def _is_link_list(element: Any, sums: _LinkSums) -> bool:
-    """Whether an element consists mostly of links: a menu not marked as such."""
-    return (
-        element.tag in LISTS
-        and sums.links[element] >= FEWEST_LINKS
-        and sums.linked[element] > LINKED_SHARE * sums.text[element]
-    )
-
-
-def _is_titled(element: Any, sums: _LinkSums) -> bool:
-    """Whether a heading stands before a list of links that are names rather than headlines."""
-    before = element.getprevious()
-    return (
-        before is not None
-        and before.tag in HEADINGS
-        and sums.linked[element] < HEADLINE * sums.links[element]
-    )
-
-
-def _is_line_with_link(element: Any, sums: _LinkSums) -> bool:
-    """Whether at least half of an element's text is in its links."""
-    return (
-        element.tag in LISTS
-        and sums.links[element] > 0
-        and 2 * sums.linked[element] >= sums.text[element]
-    )
-
-
 def _teasers(elements: Iterable[Any]) -> set[Any]:
     """Boxes of which several stand side by side and begin with a heading that leads elsewhere."""
     headed: set[Any] = set()
@@ -352,7 +334,10 @@ def _teasers(elements: Iterable[Any]) -> set[Any]:
     for heading in elements:
         if heading.tag not in HEADINGS:
             continue
-        leads = _leads_elsewhere(heading)
+        around = [each for each in heading.iterancestors() if each.tag == "a"]
+        targets = [each.get("href") or "#" for each in (*heading.iter("a"), *around)]
+        beside = (heading.text or "").strip() and not around  # text that is no link
+        leads = not beside and not all(each.startswith("#") for each in targets)
         for box in heading.iterancestors():
             if box in headed:
                 break
@@ -362,23 +347,11 @@ def _teasers(elements: Iterable[Any]) -> set[Any]:
     return {box for group in boxes.values() if len(group) > 1 for box in group}
 
 
-def _leads_elsewhere(heading: Any) -> bool:
-    """Whether a heading is a link to another page, or in one."""
-    if (heading.text or "").strip() and _is_outside(heading, "a"):
-        return False
-    links = [*heading.iter("a"), *(each for each in heading.iterancestors() if each.tag == "a")]
-    return any(not (each.get("href") or "#").startswith("#") for each in links)
-
-
 def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:
     """The headings below which everything was skipped, up to the next heading."""
     empty: set[Any] = set()
     for heading in root.iter(*(HEADINGS.keys() - {"h1"})):
-        below = []
-        for each in heading.itersiblings():
-            if each.tag in HEADINGS:
-                break
-            below.append(each)
+        below = list(takewhile(lambda each: each.tag not in HEADINGS, heading.itersiblings()))
         gone = [each in skip for each in below if _has_text(each)]
         if gone and all(gone) and not any((each.tail or "").strip() for each in below):
             empty.add(heading)
@@ -389,64 +362,26 @@ def _has_text(element: Any) -> bool:
     return any(text.strip() for text in element.itertext())
 
 
-def _quoted(element: Any) -> bool:
-    """Whether this is the footer of a quotation, which names its author."""
-    parent = element.getparent()
-    return element.tag == "footer" and parent is not None and parent.tag == "blockquote"
-
-
 def _is_outside(element: Any, *tags: str) -> bool:
     """Whether no element around this one has such a tag."""
     return not any(each.tag in tags for each in element.iterancestors())
 
 
-def _is_hidden(element: Any) -> bool:
-    style = (element.get("style") or "").replace(" ", "").lower()
-    return (
-        "hidden" in element.attrib
-        or element.get("aria-hidden") == "true"
-        or "display:none" in style
-        or "visibility:hidden" in style
-    )
-
-
 # --- what classes and ids say about an element: boilerplate, comments or content
 
+_LINES = Path(__file__).with_name("page_names.txt").read_text("utf-8").splitlines()
+_WORDS = {kind: words.split() for kind, _, words in (line.partition(": ") for line in _LINES)}
 # A name says what an element is by its first or its last word: `cookie-banner`, `left-sidebar`.
-_BOILERPLATE = frozenset(
-    "cookie cookies consent gdpr nav navbar navigation breadcrumb breadcrumbs sidebar menu footer "
-    "masthead social share sharing sharebar sharedaddy newsletter subscribe signup related "
-    "recommended recommendations promo promotion promoted sponsored advert advertisement "
-    "advertising ad ads adslot popup modal lightbox skiplink headerlink linenos lineno "
-    "linenodiv toc pagination pager noprint sphinxsidebar navbox catlinks ticker outbrain taboola "
-    "addtoany trending tagcloud tags blogroll avatar login topbar toolbar subnav sidenav offcanvas "
-    "megamenu bookmark bookmarks follow feedback donate donation paywall copyright sponsor "
-    "sponsors".split()
-)
-_BOILERPLATE_NAMES = frozenset(
-    "hidden d-none side-bar skip-link skip-to-content sr-only visually-hidden anchor-link "
-    "screen-reader-text "
-    "mw-editsection mw-jump-link more-stories more-news more-articles most-read most-popular "
-    "also-read read-also you-may-like author-bio author-box about-author post-tags entry-tags "
-    "article-tags tag-list tags-links post-meta entry-meta up-next latest-news".split()
-)
+_BOILERPLATE = frozenset(_WORDS["boilerplate"])
+_BOILERPLATE_NAMES = frozenset(_WORDS["whole names of boilerplate"])
 # The same without a border between the words: `relatedposts`.
-_BOILERPLATE_STEMS = tuple(
-    "breadcrumb newsletter sidebar advert adsby sharebutton sharethis relatedpost relatedarticle "
-    "relatednews".split()
-)
-_COMMENTS = frozenset(
-    "comment comments commentlist disqus respond livefyre kommentare commentaires "
-    "comentarios".split()
-)
+_BOILERPLATE_STEMS = tuple(_WORDS["stems of boilerplate"])
+_COMMENTS = frozenset(_WORDS["comments"])
 _COMMENT_TAGS = frozenset("div section ol ul li aside article form table details".split())
 # With one of these a name is that of a state or a layout: `has-ads`, `no-share`, `modal-enabled`,
 # `content-with-sidebar-wrp`, `pagination-first`.
-_STATES = frozenset("has no not non with without is".split())
-_LAST_STATES = frozenset(
-    "enabled disabled active inactive open opened closed on off ready loaded visible first last "
-    "layout page template theme support".split()
-)
+_STATES = frozenset(_WORDS["states"])
+_LAST_STATES = frozenset(_WORDS["last states"])
 _ARTICLE_BODY = re.compile(
     r"(?:td-)?(?:article|post|entry|story|recipe|news)-?(?:body|content|text)|field-name-body",
     re.IGNORECASE,
@@ -468,7 +403,7 @@ _RELATED = re.compile(
 _LONGEST_LABEL = 60
 
 
-def is_boilerplate(element: Any) -> bool:
+def _is_named_boilerplate(element: Any) -> bool:
     """Whether class or id name boilerplate; the id of a section may just repeat its heading."""
     names = element.get("class") or ""
     if any(map(_names_boilerplate, names.split())):
@@ -482,39 +417,21 @@ def is_boilerplate(element: Any) -> bool:
     )
 
 
-def is_comments(element: Any) -> bool:
-    """Whether class or id say that this is what readers wrote."""
-    return element.tag in _COMMENT_TAGS and any(map(_names_comments, _names(element)))
-
-
-def is_article_body(element: Any) -> bool:
-    """Whether class or id name the text of an article, without its headline and what is around."""
-    return is_documentation(element) or any(map(_ARTICLE_BODY.fullmatch, _names(element)))
-
-
-def is_documentation(element: Any) -> bool:
+def _is_documentation(element: Any) -> bool:
     """Whether a class is that of a wiki or of documentation, whose lists of links are text."""
     return not _DOCUMENTATION.isdisjoint((element.get("class") or "").split())
 
 
-def is_content(element: Any) -> bool:
-    """Whether class or id name the content of the page."""
-    return any(map(_CONTENT.fullmatch, _names(element)))
-
-
-def announcement(element: Any) -> Any:
+def _announcement(element: Any) -> Any:
     """The element before this one if it says that this one leads elsewhere: `Read more`."""
     before = element.getprevious()
     if before is None:
         before = element.getparent().getprevious()
-    label = "" if before is None else _text(before)
-    return before if len(label) <= _LONGEST_LABEL and _RELATED.match(label) else None
+    return before if before is not None and _announces(_text(before)) else None
 
 
-def announces(element: Any) -> bool:
-    """Whether an element itself is such a line with its link: `Read more: The last track`."""
-    label, colon, _ = _text(element).partition(":")
-    return bool(colon) and len(label) <= _LONGEST_LABEL and _RELATED.match(label) is not None
+def _announces(label: str) -> bool:
+    return len(label) <= _LONGEST_LABEL and _RELATED.match(label) is not None
 
 
 def _text(element: Any) -> str:
@@ -527,25 +444,27 @@ def _text(element: Any) -> str:
     return text.strip()
 
 
-def _names(element: Any) -> Iterator[str]:
-    yield from (element.get("class") or "").split()
-    yield from (element.get("id") or "").split()
+def _names(element: Any) -> list[str]:
+    return f"{element.get('class') or ''} {element.get('id') or ''}".split()
 
 
-@lru_cache(maxsize=4096)
+def _is_named(element: Any, expression: re.Pattern[str]) -> bool:
+    return any(map(expression.fullmatch, _names(element)))
+
+
 def _names_boilerplate(name: str) -> bool:
-    return name.lower() in _BOILERPLATE_NAMES or _begins_or_ends_with(
-        name, _BOILERPLATE, _BOILERPLATE_STEMS
+    first, last = _ends(name)
+    return (
+        name.lower() in _BOILERPLATE_NAMES
+        or not _BOILERPLATE.isdisjoint((first, last))
+        or first.startswith(_BOILERPLATE_STEMS)
     )
 
 
-@lru_cache(maxsize=4096)
-def _names_comments(name: str) -> bool:
-    return _begins_or_ends_with(name, _COMMENTS)
-
-
-def _begins_or_ends_with(name: str, words: frozenset[str], stems: tuple[str, ...] = ()) -> bool:
+@lru_cache(maxsize=8192)
+def _ends(name: str) -> tuple[str, str]:
+    """The first and the last word of a name; none of that of a state or a layout."""
     parts = [each.lower() for each in _WORD.findall(name[:100])]
     if not parts or not _STATES.isdisjoint(parts) or parts[-1] in _LAST_STATES:
-        return False
-    return parts[0] in words or parts[-1] in words or parts[0].startswith(stems)
+        return "", ""
+    return parts[0], parts[-1]

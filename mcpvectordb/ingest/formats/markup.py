@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest import formats
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
@@ -152,7 +152,7 @@ def parse(source: Source) -> Parsed:
     """Return the text with its title; its author, date and the like are metadata."""
     markup = _MARKUPS[formats.detect(source).name]
     # Only line ends that editors count, so that line N of the text is line N of the file.
-    text = markdown_writer.clean(_NO_LINE_ENDS.sub(" ", text_of(source)))
+    text = markdown.clean(_NO_LINE_ENDS.sub(" ", text_of(source)))
     text = text.expandtabs(8)
     metadata: dict[str, Any] = {
         _NAMES.get(name := found["name"].lower(), name): _written(found["value"], markup)
@@ -161,7 +161,7 @@ def parse(source: Source) -> Parsed:
     shown = markup.document.search(text)
     above = "\n" * text.count("\n", 0, shown.start(1)) if shown else ""
     written = above + _rewritten(shown[1] if shown else text, markup)
-    return markdown_writer.finish(source, written, metadata, keep_lines=True)
+    return markdown.finish(source, written, metadata, keep_lines=True)
 
 
 def _rewritten(text: str, markup: Markup) -> str:
@@ -177,14 +177,14 @@ def _rewritten(text: str, markup: Markup) -> str:
         if style:
             above = text.count("\n", found.start(), found.start("heading"))
             title = _written(group["heading"], markup)
-            heading = markdown_writer.heading(levels.index(style) + 1, title)
+            heading = markdown.heading(levels.index(style) + 1, title)
             words += ["\n" * above, f"{_BEGIN}{heading}{_END}", "\n" * (lines - above)]
         elif group["body"]:
             words.append(_code(text, found, _written(group.get("intro", ""), markup)) or found[0])
         else:
             words.append(group.get("kept") or "\n" * lines)
     words.append(_written(text[at:], markup))
-    rewritten = _LINE_END.sub("", markdown_writer.prose("".join(words))).replace(_CODE, "")
+    rewritten = _LINE_END.sub("", markdown.prose("".join(words))).replace(_CODE, "")
     return "\n".join(_with_headings_alone(rewritten.split("\n")))
 
 
@@ -192,7 +192,7 @@ def _code(text: str, found: re.Match[str], intro: str) -> str:
     """A fenced block on the lines of code; "" if there is no line for one of its fences."""
     start, end = found.span()
     body = found["body"]
-    fenced = markdown_writer.fence(textwrap.dedent(body), found["language"] or "")
+    fenced = markdown.fence(textwrap.dedent(body), found["language"] or "")
     if not fenced:
         return intro + "\n" * found[0].count("\n")
     blank = body[: len(body) - len(body.lstrip())].count("\n")

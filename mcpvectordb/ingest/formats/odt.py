@@ -6,48 +6,29 @@ from typing import Any
 
 from lxml import etree
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import Archive, local, value
 from mcpvectordb.ingest.formats.xlsx import sheet_tables
 from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset("tracked-changes table-of-content forms sequence-decls note-citation".split())
 WIDEST_REPEAT = 50
-_METADATA_NAMES = {
-    "title": "title",
-    "creator": "author",
-    "initial-creator": "author",
-    "subject": "subject",
-    "language": "language",
-    "description": "description",
-    "keyword": "keywords",
-    "creation-date": "created",
-    "date": "modified",
-}
 
 
 def parse(source: Source) -> Parsed:
     """Return the text of a document, a presentation or a workbook."""
     archive = Archive(source)
     if b"encryption-data" in archive.read("META-INF/manifest.xml"):
-        raise markdown_writer.encrypted(source.name)
+        raise markdown.encrypted(source.name)
     root = archive.xml("content.xml")
     if "content.xml" not in archive.members:
-        raise markdown_writer.damaged(source.name, "its part content.xml is missing")
+        raise markdown.damaged(source.name, "its part content.xml is missing")
     slides = list(root.iter("{*}page"))
     text = list(map(_text, slides)) or _text(root)
-    metadata = _metadata(archive.xml("meta.xml"))
+    metadata = archive.properties("meta.xml")
     # The first heading of a workbook is the name of a sheet, which is not a title.
     has_title = bool(slides) or next(root.iter("{*}h"), None) is not None
-    return markdown_writer.finish(source, text, metadata, headings=int(has_title))
-
-
-def _metadata(root: Any) -> dict[str, str]:
-    metadata: dict[str, str] = {}
-    for element in root.iter():
-        if (key := _METADATA_NAMES.get(local(element))) and element.text:
-            metadata.setdefault(key, element.text)
-    return metadata
+    return markdown.finish(source, text, metadata, headings=int(has_title))
 
 
 def _text(root: Any) -> str:
@@ -64,7 +45,7 @@ def _text(root: Any) -> str:
             reader.end(name, element)
             if element is not root and reader.words:
                 reader.words[-1].append(element.tail or "")
-    return markdown_writer.with_lists(reader.blocks)
+    return markdown.with_lists(reader.blocks)
 
 
 class _OdtReader:
@@ -85,7 +66,11 @@ class _OdtReader:
         if name in ("p", "h"):
             self.words.append([element.text or ""])
         elif name == "table":
-            self._start_table(element)
+            parent = element.getparent()
+            if parent is not None and local(parent) == "spreadsheet":
+                self.blocks.append((markdown.heading(1, value(element, "name")), False))
+                self.sheet = True
+            self.tables.append([])
         elif name == "table-row" and self.tables:
             self.tables[-1].append([])
         elif name == "table-cell" and self.tables and self.tables[-1]:
@@ -99,20 +84,33 @@ class _OdtReader:
         elif name == "a" and self.words:
             self.links.append((len(self.words[-1]), value(element, "href")))
             self.words[-1].append(element.text or "")
+        elif name == "desc" and self.words:
+            self.words[-1].append(markdown.image(element.text or ""))
         elif name == "desc":
-            self._describe(element.text or "")
+            self.blocks.append((markdown.image(element.text or ""), False))
         elif name in ("creator", "date", "date-string") and self.notes:
             pass  # of a comment
         elif name == "annotation":
             self.notes += 1
+        elif name == "s" and self.words:
+            count = value(element, "c")
+            self.words[-1].append(" " * (min(int(count), 100) if count.isdigit() else 1))
         elif self.words:
-            self.words[-1].append(_space(name, element) + (element.text or ""))
+            space = {"tab": "\t", "line-break": "\n"}.get(name, "")
+            self.words[-1].append(space + (element.text or ""))
 
     def end(self, name: str, element: Any) -> None:
         if name in ("p", "h") and self.words:
-            self._add(markdown_writer.line("".join(self.words.pop())), name, element)
+            self._add(markdown.line("".join(self.words.pop())), name, element)
         elif name == "table" and self.tables:
-            self._end_table()
+            rows = self.tables.pop()
+            if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a nested table
+                inner = ", ".join(cell for row in rows for cell in row if cell)
+                self.tables[-1][-1][-1] += f" {inner}"
+            elif self.sheet:
+                self.blocks += [(table, False) for table in sheet_tables(rows)]
+            else:
+                self.blocks.append((markdown.table(rows), False))
         elif name == "table-cell" and self.tables and self.tables[-1]:
             repeat = value(element, "number-columns-repeated")
             row = self.tables[-1][-1]
@@ -122,19 +120,11 @@ class _OdtReader:
         elif name == "a" and self.words and self.links:
             start, target = self.links.pop()
             words = self.words[-1]
-            words[start:] = [markdown_writer.link("".join(words[start:]), target)]
+            words[start:] = [markdown.link("".join(words[start:]), target)]
         elif name == "annotation":
             self.notes -= 1
         elif name == "frame":
             self.titles -= value(element, "class") == "title"
-
-    def _describe(self, text: str) -> None:
-        """Add what an image shows, to the paragraph that it is in or as a block."""
-        image = markdown_writer.image(text)
-        if self.words:
-            self.words[-1].append(image)
-        elif image:
-            self.blocks.append((image, False))
 
     def _add(self, text: str, name: str, element: Any) -> None:
         if not text:
@@ -146,34 +136,11 @@ class _OdtReader:
             row[-1:] = [f"{row[-1]} {text}".strip() if row else text]
         elif name == "h" or self.titles > 0:
             level = value(element, "outline-level")
-            heading = markdown_writer.heading(int(level) if level.isdigit() else 1, text)
+            heading = markdown.heading(int(level) if level.isdigit() else 1, text)
             self.blocks.append((heading, False))
         elif self.lists > 0:
             indent = "  " * (min(self.lists, 8) - 1)
             self.blocks.append((f"{indent}{'- ' if self.marked else '  '}{text}", True))
             self.marked = False
         else:
-            self.blocks.append((markdown_writer.prose(text), False))
-
-    def _start_table(self, element: Any) -> None:
-        parent = element.getparent()
-        if parent is not None and local(parent) == "spreadsheet":
-            self.blocks.append((markdown_writer.heading(1, value(element, "name")), False))
-            self.sheet = True
-        self.tables.append([])
-
-    def _end_table(self) -> None:
-        rows = self.tables.pop()
-        if self.tables and self.tables[-1] and self.tables[-1][-1]:  # a nested table
-            self.tables[-1][-1][-1] += " " + ", ".join(cell for row in rows for cell in row if cell)
-        elif self.sheet:
-            self.blocks += [(table, False) for table in sheet_tables(rows)]
-        else:
-            self.blocks.append((markdown_writer.table(rows), False))
-
-
-def _space(name: str, element: Any) -> str:
-    if name == "s":
-        count = value(element, "c")
-        return " " * (min(int(count), 100) if count.isdigit() else 1)
-    return {"tab": "\t", "line-break": "\n"}.get(name, "")
+            self.blocks.append((markdown.prose(text), False))

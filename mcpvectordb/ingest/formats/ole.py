@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import olefile
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
 
@@ -22,16 +22,16 @@ class OleStreams:
         try:
             self._file: Any = olefile.OleFileIO(BytesIO(source.raw))
         except (OSError, ValueError, IndexError) as error:
-            raise markdown_writer.damaged(self.name, error) from None
+            raise markdown.damaged(self.name, error) from None
         if self._file.exists("EncryptedPackage") or self._file.exists("EncryptedSummary"):
-            raise markdown_writer.encrypted(self.name)
+            raise markdown.encrypted(self.name)
 
     def read(self, stream: str) -> bytes:
         """Return a stream's bytes, b"" if it does not exist."""
         try:
             return bytes(self._file.openstream(stream).read()) if self._file.exists(stream) else b""
         except (OSError, ValueError, IndexError) as error:
-            raise markdown_writer.damaged(self.name, error) from None
+            raise markdown.damaged(self.name, error) from None
 
     def properties(self) -> dict[str, str]:
         """Return title, author and the like."""
@@ -40,16 +40,13 @@ class OleStreams:
         except Exception:  # properties are a convenience; their parser raises errors of any class
             return {}
         values = {key: getattr(found, key) for key in ("title", "author", "subject", "keywords")}
-        return {key: _text(value) for key, value in values.items() if value}
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("cp1252", "replace")
+        for key, value in values.items():
+            if isinstance(value, bytes):
+                try:
+                    values[key] = value.decode()
+                except UnicodeDecodeError:
+                    values[key] = value.decode("cp1252", "replace")
+        return {key: str(value) for key, value in values.items() if value}
 
 
 # --- DOC: paragraphs and the rows of tables, without their styles
@@ -71,14 +68,14 @@ def parse_doc(source: Source) -> Parsed:
     try:
         (flags,) = struct.unpack_from("<H", main, FLAGS_AT)
         if flags & ENCRYPTED_DOC:
-            raise markdown_writer.encrypted(source.name)
+            raise markdown.encrypted(source.name)
         table = streams.read("1Table" if flags & SECOND_TABLE else "0Table")
         start, length = struct.unpack_from("<II", main, PIECES_AT)
         text = "".join(_pieces(main, table[start : start + length]))
     except struct.error as error:
-        raise markdown_writer.damaged(source.name, error) from None
-    written = markdown_writer.blocks(map(markdown_writer.prose, _paragraphs(text)))
-    return markdown_writer.finish(source, written, streams.properties())
+        raise markdown.damaged(source.name, error) from None
+    written = markdown.blocks(map(markdown.prose, _paragraphs(text)))
+    return markdown.finish(source, written, streams.properties())
 
 
 def _pieces(main: bytes, table: bytes) -> Iterator[str]:
@@ -106,7 +103,7 @@ def _paragraphs(text: str) -> Iterator[str]:
         text = shorter
     for part in re.split(r"[\r\x0c]", text):
         cells = part.replace("\x0b", "\n").replace("\x1e", "-").replace("\x07\x07", "\n")
-        lines = (markdown_writer.line(line.replace("\x07", " | ")) for line in cells.split("\n"))
+        lines = (markdown.line(line.replace("\x07", " | ")) for line in cells.split("\n"))
         yield "\n".join(filter(None, lines))
 
 
@@ -144,40 +141,30 @@ def parse_ppt(source: Source) -> Parsed:
     """Return the text of a presentation, slide by slide."""
     streams = OleStreams(source)
     stream, user = streams.read("PowerPoint Document"), streams.read("Current User")
+    notes: dict[int, str] = {}
+    pages: list[str] = []
     try:
         if struct.unpack_from("<I", user, 12)[0] == ENCRYPTED_PPT:
-            raise markdown_writer.encrypted(source.name)
-        pages = _pages(stream, struct.unpack_from("<I", user, 16)[0])
+            raise markdown.encrypted(source.name)
+        document, places = _directory(stream, struct.unpack_from("<I", user, 16)[0])
+        top = list(_records(_record(stream, places[document]).content))
+        for number, _, _ in _listed(top, NOTES_LIST):
+            record = _record(stream, places[number])
+            said = " ".join(text for _, text in _texts(record))
+            kinds = (child for child in _records(record.content) if child.kind == NOTES)
+            notes |= {struct.unpack_from("<I", child.content)[0]: said for child in kinds}
+        for number, id, listed in _listed(top, SLIDES_LIST):
+            blocks = [
+                markdown.heading(1, text) if title else markdown.prose(text)
+                for title, text in (*listed, *_texts(_record(stream, places[number])))
+            ]
+            note = notes.get(id)
+            pages.append(markdown.blocks([*blocks, f"Notes: {note}" if note else ""]))
     except (struct.error, KeyError) as error:
-        raise markdown_writer.damaged(source.name, error) from None
+        raise markdown.damaged(source.name, error) from None
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**streams.properties(), "slides": len(pages)}
-    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
-
-
-def _pages(stream: bytes, edit: int) -> list[str]:
-    document, places = _directory(stream, edit)
-    top = list(_records(_record(stream, places[document]).content))
-    notes: dict[int, str] = {}
-    for each in _listed(top, NOTES_LIST):
-        record = _record(stream, places[each.number])
-        for child in _records(record.content):
-            if child.kind == NOTES:
-                texts = (text for _, text in _texts(record))
-                notes[struct.unpack_from("<I", child.content)[0]] = " ".join(texts)
-    return [
-        markdown_writer.blocks(
-            [
-                *(
-                    markdown_writer.heading(1, text) if title else markdown_writer.prose(text)
-                    for title, text in each.texts
-                    + list(_texts(_record(stream, places[each.number])))
-                ),
-                f"Notes: {notes[each.id]}" if notes.get(each.id) else "",
-            ]
-        )
-        for each in _listed(top, SLIDES_LIST)
-    ]
+    return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
 def _directory(stream: bytes, edit: int) -> tuple[int, dict[int, int]]:
@@ -239,7 +226,7 @@ def _record_text(record: PptRecord) -> str:
         text = record.content.decode("cp1252", "replace")
     else:
         return ""
-    lines = map(markdown_writer.line, text.replace("\r", "\n").replace("\x0b", "\n").split("\n"))
+    lines = map(markdown.line, text.replace("\r", "\n").replace("\x0b", "\n").split("\n"))
     joined = "\n".join(filter(None, lines))
     return "" if joined == "*" else joined
 

@@ -1,17 +1,18 @@
-"""PDF: text in reading order page by page, with headings by font size, code and ruled tables."""
+"""PDF and books: text in reading order, with headings by font size, code and ruled tables."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any
+from xml.parsers import expat
 
 import pymupdf
 
 from mcpvectordb.errors import NoText, ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.pdf_layout import (
     PageText,
     TextBlock,
@@ -45,22 +46,33 @@ def parse(source: Source) -> Parsed:
     document = open_document(source, "pdf")
     try:
         pages = [read_page(page) for page in document]
-        blank = _Blank.of(document, pages)
+        blank = _without_text(document, pages)
         shown = ("title", "author", "subject", "keywords")
         metadata = {key: document.metadata.get(key) for key in shown}
         listed = outline(document)
     except (RuntimeError, ValueError) as error:
-        raise markdown_writer.damaged(source.name, error) from None
-    if len(blank.all) == len(pages):
-        raise blank.error(source.name, damaged=document.is_repaired)
+        raise markdown.damaged(source.name, error) from None
+    if len(blank) == len(pages):
+        raise _unreadable(source.name, blank, damaged=document.is_repaired)
     blocks = [
-        [] if number in blank.all else ordered(page)
+        [] if number in blank else ordered(page)
         for number, page in enumerate(without_running_titles(pages), 1)
     ]
-    texts = _with_whole_words(markdown_pages(blocks, listed))
+    texts = markdown_pages(blocks, listed)
+    for at in range(1, len(texts)):  # a word that is hyphenated at the end of a page ends there
+        rest = re.match(r"([^\W\d_]+\S*)\s?", texts[at])
+        if rest and _is_broken(texts[at - 1], rest[1]):
+            texts[at - 1] = texts[at - 1][:-1] + rest[1]
+            texts[at] = texts[at][rest.end() :]
     metadata["pages"] = len(texts)
-    note = blank.note(len(pages))
-    return markdown_writer.finish(source, texts, metadata, note=note, images=blank.drawn)
+    drawn, note = tuple(number for number in blank if blank[number]), ""
+    if drawn:  # its text, perhaps
+        numbers = ", ".join(map(str, drawn[:20])) + (", …" if len(drawn) > 20 else "")
+        note = (
+            f"{len(drawn)} of {len(pages)} pages have no text that can be read: {numbers}; the "
+            "extra mcpvectordb[ocr] may read them"
+        )
+    return markdown.finish(source, texts, metadata, note=note, images=drawn)
 
 
 def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
@@ -80,10 +92,10 @@ def open_document(source: Source, kind: str) -> Any:
         document = library.open(stream=source.raw, filetype=kind)
     except (RuntimeError, ValueError) as error:
         raise ParseFailed(
-            f"{source.name} cannot be opened as {kind.upper()}: {markdown_writer.line(str(error))}"
+            f"{source.name} cannot be opened as {kind.upper()}: {markdown.line(str(error))}"
         ) from None
     if document.needs_pass:
-        raise markdown_writer.encrypted(source.name)
+        raise markdown.encrypted(source.name)
     return document
 
 
@@ -103,89 +115,56 @@ def ordered(page: PageText) -> list[TextBlock]:
     return reading_order(page.rows) + file_order(page.aside)
 
 
-class _Blank(NamedTuple):
-    """The numbers of the pages without text, by what is on them instead.
+def _without_text(document: Any, pages: Sequence[PageText]) -> dict[int, str]:
+    """What is on each page without text: "image", "drawing", "glyphs" or "" for nothing.
 
-    `glyphs` are pages whose fonts do not map glyphs to characters, so that most of their text is
-    U+FFFD; `empty` ones have nothing on them at all.
+    Glyphs are text of fonts that do not map them to characters, so that most of it is U+FFFD.
     """
+    found: dict[int, str] = {}
+    for number, page in enumerate(pages, 1):
+        text = "".join(row.text or row.table for row in page.rows + page.aside)
+        if text.count("\ufffd") > 0.5 * len(text):
+            found[number] = "glyphs"
+        elif not text.strip():
+            drawn = {kind for kind, _ in document[number - 1].get_bboxlog()}
+            is_image = any("image" in each for each in drawn)
+            found[number] = "image" if is_image else "drawing" if drawn else ""
+    return found
 
-    images: list[int]
-    drawings: list[int]
-    glyphs: list[int]
-    empty: list[int]
 
-    @classmethod
-    def of(cls, document: Any, pages: Sequence[PageText]) -> _Blank:
-        blank = cls([], [], [], [])
-        for number, page in enumerate(pages, 1):
-            text = "".join(row.text or row.table for row in page.rows + page.aside)
-            if text.count("\ufffd") > 0.5 * len(text):
-                blank.glyphs.append(number)
-            elif not text.strip():
-                drawn = {kind for kind, _ in document[number - 1].get_bboxlog()}
-                kinds = blank.images if any("image" in each for each in drawn) else blank.drawings
-                (kinds if drawn else blank.empty).append(number)
-        return blank
-
-    @property
-    def all(self) -> set[int]:
-        return {number for numbers in self for number in numbers}
-
-    @property
-    def drawn(self) -> tuple[int, ...]:
-        """The pages whose text may be drawn."""
-        return tuple(sorted(self.images + self.drawings + self.glyphs))
-
-    def error(self, name: str, *, damaged: bool) -> NoText | ParseFailed:
-        """Why a document of only such pages cannot be read."""
-        if damaged and not self.images + self.glyphs:
-            return markdown_writer.damaged(name, "its readable part has no text")
-        why = "there is no text on its pages, and no image of any; supply the text directly"
-        if self.glyphs:
-            why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
-        elif self.images:
-            why = f"it looks scanned: {_OCR}"
-        error = markdown_writer.no_text(name, why)
-        error.pages, error.images = len(self.all), self.drawn
-        return error
-
-    def note(self, pages: int) -> str:
-        """What to say of a document that has text on other pages; "" for nothing."""
-        if not self.drawn:
-            return ""
-        numbers = ", ".join(map(str, self.drawn[:20])) + (", …" if len(self.drawn) > 20 else "")
-        return (
-            f"{len(self.drawn)} of {pages} pages have no text that can be read: {numbers}; the "
-            "extra mcpvectordb[ocr] may read them"
-        )
+def _unreadable(name: str, blank: dict[int, str], *, damaged: bool) -> NoText | ParseFailed:
+    """Why a document of only such pages cannot be read."""
+    kinds = set(blank.values())
+    if damaged and not kinds & {"image", "glyphs"}:
+        return markdown.damaged(name, "its readable part has no text")
+    why = "there is no text on its pages, and no image of any; supply the text directly"
+    if "glyphs" in kinds:
+        why = f"its fonts do not map glyphs to characters, so treat it as a scan: {_OCR}"
+    elif "image" in kinds:
+        why = f"it looks scanned: {_OCR}"
+    error = markdown.no_text(name, why)
+    error.pages, error.images = len(blank), tuple(each for each in blank if blank[each])
+    return error
 
 
 def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:
     """Return the Markdown of each page; `listed` is the document's `outline`."""
     style = PdfStyle(pages, listed)
     return [
-        markdown_writer.blocks(
-            part for block in style.joined(blocks) for part in style.markdown(block)
-        )
+        markdown.blocks(part for block in style.joined(blocks) for part in style.markdown(block))
         for blocks in pages
     ]
 
 
-def _body_size(pages: Iterable[Sequence[TextBlock]]) -> float:
-    """The font size of most of the text."""
-    sizes: Counter[float] = Counter()
-    for row in (row for blocks in pages for block in blocks for row in block):
-        if row.size and not row.mono:
-            sizes[row.size] += len(row.text)
-    return sizes.most_common(1)[0][0] if sizes else 10.0
-
-
 class PdfStyle:
-    """What font sizes and weights mean in one document."""
+    """What font sizes and weights mean in one document; `body` is the size of most of its text."""
 
     def __init__(self, pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> None:
-        self.body, self.listed = _body_size(pages), listed
+        sizes: Counter[float] = Counter()
+        for row in (row for blocks in pages for block in blocks for row in block):
+            if row.size and not row.mono:
+                sizes[row.size] += len(row.text)
+        self.body, self.listed = sizes.most_common(1)[0][0] if sizes else 10.0, listed
         large = {
             rows[0].size
             for blocks in pages
@@ -199,22 +178,19 @@ class PdfStyle:
         """Return the blocks, with the separate lines of a long title joined into one block."""
         joined: list[TextBlock] = []
         for block in blocks:
-            last = joined[-1] if joined else None
-            if last and self._continues(last, block):
-                joined[-1] = last + block
+            last = joined[-1] if joined else []
+            rows, size = last + block, block[0].size
+            if (
+                last
+                and len(rows) <= LONGEST_TITLE_ROWS
+                and self._large(rows[0])
+                and {row.size for row in rows} == {size}
+                and 0 <= block[0].box.y0 - last[-1].box.y1 + size / 2 <= 2 * size
+            ):
+                joined[-1] = rows
             else:
                 joined.append(block)
         return joined
-
-    def _continues(self, title: TextBlock, block: TextBlock) -> bool:
-        rows = title + block
-        gap = block[0].box.y0 - title[-1].box.y1
-        return (
-            len(rows) <= LONGEST_TITLE_ROWS
-            and self._large(rows[0])
-            and {row.size for row in rows} == {rows[0].size}
-            and 0 <= gap + rows[0].size / 2 <= 2 * rows[0].size
-        )
 
     def markdown(self, block: TextBlock) -> Iterable[str]:
         """Return the block's headings, code and paragraphs."""
@@ -224,20 +200,18 @@ class PdfStyle:
         for rows in self._runs(block):
             text = _paragraph(rows)
             if level := self._level(rows, text, alone=len(rows) == len(block)):
-                yield markdown_writer.heading(level, text)
+                yield markdown.heading(level, text)
             elif rows[0].mono and len(rows) > 1:
-                yield markdown_writer.fence(code_lines(rows))
+                yield markdown.fence(code_lines(rows))
             else:
                 yield _items(rows)
 
     def _runs(self, block: TextBlock) -> Iterable[list[TextRow]]:
-        for _, rows in groupby(
-            block, lambda row: (row.mono, self._large(row) and row.size, self._is_listed(row))
-        ):
-            yield list(rows)
+        def style(row: TextRow) -> tuple[bool, float, bool]:
+            is_listed = row.bold and _key(row.text) in self.listed
+            return row.mono, self._large(row) and row.size, is_listed
 
-    def _is_listed(self, row: TextRow) -> bool:
-        return row.bold and _key(row.text) in self.listed
+        return (list(rows) for _, rows in groupby(block, style))
 
     def _large(self, row: TextRow) -> bool:
         return row.size >= self.body * HEADING_SCALE
@@ -256,17 +230,13 @@ class PdfStyle:
             return listed
         if rows[0].size in self.levels:
             return self.levels[rows[0].size]
-        return len(self.levels) + 1 if _stands_out(rows, text) else 0
-
-
-def _stands_out(rows: Sequence[TextRow], text: str) -> bool:
-    """Whether short bold rows look like a heading."""
-    return (
-        all(row.bold and not row.mono for row in rows)
-        and len(text) <= 80
-        and text[-1] not in ".,;:"
-        and (text[0].isupper() or text[0].isdigit())
-    )
+        stands_out = (
+            all(row.bold and not row.mono for row in rows)
+            and len(text) <= 80
+            and text[-1] not in ".,;:"
+            and (text[0].isupper() or text[0].isdigit())
+        )
+        return len(self.levels) + 1 if stands_out else 0
 
 
 def _key(text: str) -> str:
@@ -287,24 +257,62 @@ def _is_broken(text: str, rest: str) -> bool:
     return text[-1:] == "-" and text[-3:-1].isalpha() and rest[:1].islower()
 
 
-def _with_whole_words(texts: list[str]) -> list[str]:
-    """The pages, with a word that is hyphenated at the end of one completed there."""
-    texts = list(texts)
-    for at in range(1, len(texts)):
-        rest = re.match(r"([^\W\d_]+\S*)\s?", texts[at])
-        if rest and _is_broken(texts[at - 1], rest[1]):
-            texts[at - 1] = texts[at - 1][:-1] + rest[1]
-            texts[at] = texts[at][rest.end() :]
-    return texts
-
-
 def _items(rows: Sequence[TextRow]) -> str:
     """A paragraph, a list if rows begin with bullets or numbers, or rows of cells unchanged."""
     if sum("\t" in row.text for row in rows) > len(rows) / 2:
-        return markdown_writer.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
+        return markdown.prose("\n".join(row.text.replace("\t", "  ") for row in rows))
     parts = [list(rows[:1])]
     for last, row in pairwise(rows):
         if _BULLET.match(row.text) or (_NUMBERED.match(row.text) and last.text[-1] in ".:;!?"):
             parts.append([])
         parts[-1].append(row)
-    return "\n".join(_BULLET.sub("- ", markdown_writer.prose(_paragraph(part))) for part in parts)
+    return "\n".join(_BULLET.sub("- ", markdown.prose(_paragraph(part))) for part in parts)
+
+
+# --- EPUB, MOBI, FB2 and XPS: each chapter is a page where the file has chapters
+
+WIDTH, HEIGHT = 800, 100_000
+"""Page size for the layout of a book: so tall that nearly every chapter fits on one page."""
+
+
+def parse_book(source: Source) -> Parsed:
+    """Return the text of a book, chapter by chapter."""
+    from mcpvectordb.ingest.formats.archive import Archive  # which a PDF does not need
+
+    kind = "xps"  # MuPDF's name of the format
+    if source.raw[60:68] in (b"BOOKMOBI", b"TEXtREAd"):
+        kind = "mobi"
+    elif not source.raw.startswith(b"PK"):
+        kind = "fb2"
+        try:
+            expat.ParserCreate().Parse(source.raw, True)  # MuPDF 1.28 crashes on broken XML
+        except expat.ExpatError as error:
+            raise markdown.damaged(source.name, error) from None
+    else:
+        archive = Archive(source)
+        is_marked = b"mimetypeapplication/epub+zip" in source.raw[:200]
+        if is_marked or "META-INF/container.xml" in archive.members:
+            kind = "epub"
+        encrypted = b"xmlenc#aes" in archive.read("META-INF/encryption.xml")
+        if encrypted or "META-INF/rights.xml" in archive.members:
+            raise ParseFailed(f"{source.name} is encrypted (DRM) and cannot be read")
+    document = open_document(source, kind)
+    try:
+        if document.is_reflowable:
+            pages = list(_chapters(document))
+        else:
+            pages = [ordered(read_page(page)) for page in document]
+        texts = markdown_pages(pages, outline(document))
+    except (RuntimeError, ValueError) as error:
+        raise markdown.damaged(source.name, error) from None
+    metadata = {key: document.metadata.get(key) for key in ("title", "author")}
+    return markdown.finish(source, texts[0] if len(texts) == 1 else texts, metadata)
+
+
+def _chapters(document: Any) -> Iterator[list[TextBlock]]:
+    """The blocks of each chapter."""
+    document.layout(width=WIDTH, height=HEIGHT, fontsize=11)
+    for chapter in range(document.chapter_count):
+        numbers = range(document.chapter_page_count(chapter))
+        pages = (document.load_page((chapter, at)) for at in numbers)
+        yield [block for page in pages for block in file_order(page_text(page).rows)]

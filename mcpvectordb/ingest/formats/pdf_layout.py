@@ -50,15 +50,6 @@ class Box(NamedTuple):
         x, y = (other.x0 + other.x1) / 2, (other.y0 + other.y1) / 2
         return self.x0 <= x <= self.x1 and self.y0 <= y <= self.y1
 
-    def around(self, other: Box) -> Box:
-        """Return the smallest box that contains both."""
-        return Box(
-            min(self.x0, other.x0),
-            min(self.y0, other.y0),
-            max(self.x1, other.x1),
-            max(self.y1, other.y1),
-        )
-
     def beside(self, other: Box) -> bool:
         """Whether both are on one line: they share most of the lower one's height."""
         shared = min(self.y1, other.y1) - max(self.y0, other.y0)
@@ -91,13 +82,8 @@ class TextRow(NamedTuple):
         """Return the row with only some of its words."""
         if len(words) == len(self.words):
             return self
-        text = " ".join(word.text for word in words)
-        return self._replace(box=around(words), text=text, words=tuple(words))
-
-    def turned(self, turn: Turn) -> TextRow:
-        """Return the row after a rotation of the page."""
-        words = tuple(PlacedWord(turn(word.box), word.text) for word in self.words)
-        return self._replace(box=turn(self.box), words=words)
+        text, box = " ".join(word.text for word in words), _around(word.box for word in words)
+        return self._replace(box=box, text=text, words=tuple(words))
 
 
 Turn = Callable[[Box], Box]
@@ -119,9 +105,10 @@ TextBlock = list[TextRow]
 """Rows that belong together."""
 
 
-def around(words: Iterable[PlacedWord]) -> Box:
-    """Return the smallest box around some words."""
-    return reduce(Box.around, (word.box for word in words))
+def _around(boxes: Iterable[Box]) -> Box:
+    """The smallest box that contains all of these."""
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return Box(min(x0), min(y0), max(x1), max(y1))
 
 
 def page_text(page: Any) -> PageText:
@@ -144,9 +131,15 @@ def page_text(page: Any) -> PageText:
     for direction, row in directed:
         letters[direction] += len(row.text)
     most = letters.most_common(1)[0][0]
-    turn = _turn(most, width, height)
-    if turn:
-        directed = [(direction, row.turned(turn)) for direction, row in directed]
+    turns: dict[str, Turn] = {  # of boxes, after which text of this direction runs to the right
+        "up": lambda box: Box(height - box.y1, box.x0, height - box.y0, box.x1),
+        "down": lambda box: Box(box.y0, width - box.x1, box.y1, width - box.x0),
+        "left": lambda box: Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0),
+    }
+    if turn := turns.get(most):
+        for at, (direction, row) in enumerate(directed):
+            turned = tuple(PlacedWord(turn(word.box), word.text) for word in row.words)
+            directed[at] = direction, row._replace(box=turn(row.box), words=turned)
     rows = [row for direction, row in directed if direction == most]
     others = (row for direction, row in directed if direction != most)
     aside = [row._replace(size=0.0, bold=False, mono=False) for row in others]  # no heading or code
@@ -166,7 +159,8 @@ def _row(line: dict[str, Any], block: int, words: Sequence[PlacedWord]) -> TextR
     if not letters or not words:
         return None
     style = (round(size * 2) / 2, bold > 0.8 * letters, mono > 0.8 * letters)
-    return TextRow(around(words), text.strip(), *style, block, tuple(words))
+    box = _around(word.box for word in words)
+    return TextRow(box, text.strip(), *style, block, tuple(words))
 
 
 def _direction(vector: tuple[float, float]) -> str:
@@ -179,16 +173,6 @@ def _direction(vector: tuple[float, float]) -> str:
     return ""
 
 
-def _turn(direction: str, width: float, height: float) -> Turn | None:
-    """The rotation of boxes after which text of this direction runs to the right."""
-    turns: dict[str, Turn] = {
-        "up": lambda box: Box(height - box.y1, box.x0, height - box.y0, box.x1),
-        "down": lambda box: Box(box.y0, width - box.x1, box.y1, width - box.x0),
-        "left": lambda box: Box(width - box.x1, height - box.y1, width - box.x0, height - box.y0),
-    }
-    return turns.get(direction)
-
-
 # --- what a PDF repeats on its pages: running titles, page numbers, watermarks, stamps
 
 MARGIN = 0.12
@@ -197,9 +181,6 @@ REPEATED = 3
 """Pages that must have a row in common for it to be a running title."""
 SLOT = 4.0
 """Height in points within which rows are at one place."""
-
-Slot = tuple[bool, int]
-"""A place in a margin: whether it is the upper one, and how far from the edge in steps of SLOT."""
 
 
 def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
@@ -229,7 +210,8 @@ def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
     kept = []
     for page in pages:
         for row in page.rows + page.aside:
-            if id(row) in titles and not _is_number(row) and not seen.issuperset(_words(row)):
+            is_number = not row.text.lower().strip("0123456789ivxlcdm-–—/|. ")
+            if id(row) in titles and not is_number and not seen.issuperset(_words(row)):
                 titles.remove(id(row))
                 seen.update(_words(row))
         kept.append(
@@ -241,7 +223,8 @@ def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
     return kept
 
 
-def _slot(row: TextRow, page: PageText) -> Slot | None:
+def _slot(row: TextRow, page: PageText) -> tuple[bool, int] | None:
+    """Whether a row is in the upper margin, and how far from the edge; None for other places."""
     if row.table:
         return None
     if row.box.y1 < MARGIN * page.height:
@@ -254,10 +237,6 @@ def _slot(row: TextRow, page: PageText) -> Slot | None:
 def _key(row: TextRow) -> str:
     """The row's text and size without what changes from page to page."""
     return f"{row.size} {re.sub(r'[0-9]+', '#', row.text.lower())}"
-
-
-def _is_number(row: TextRow) -> bool:
-    return not row.text.lower().strip("0123456789ivxlcdm-–—/|. ")
 
 
 def _words(row: TextRow) -> list[str]:
@@ -278,18 +257,16 @@ COLUMN_FILL = 0.5
 """Least mean share of a column's width that its lines take up."""
 DEEPEST = 4
 
-Column = list[TextRow]
-
 
 def reading_order(rows: Sequence[TextRow]) -> list[TextBlock]:
     """Return the rows from top to bottom, column by column where there are columns, as blocks."""
-    return list(_blocks(_ordered(_without_bridges(rows), DEEPEST)))
+    return _blocks(_ordered(_without_bridges(rows), DEEPEST))
 
 
 def file_order(rows: Iterable[TextRow]) -> list[TextBlock]:
     """Return the rows in the order of the file, as its blocks."""
     runs = groupby(rows, key=lambda row: row.block)
-    return list(_blocks(_lines(list(run)) for _, run in runs))
+    return _blocks(_lines(list(run)) for _, run in runs)
 
 
 # --- lines that run across a gutter
@@ -317,7 +294,11 @@ def _without_bridges(rows: Sequence[TextRow]) -> list[TextRow]:
         for run in _successive(rows, group):
             for start in run:
                 cuts.setdefault(start.row, set()).add(start.word)
-    return [part for at, row in enumerate(rows) for part in _divided(row, cuts.get(at, {0}))]
+    divided = []
+    for at, row in enumerate(rows):
+        bounds = sorted({0, *cuts.get(at, ()), len(row.words)})
+        divided += [row.part(row.words[start:end]) for start, end in pairwise(bounds)] or [row]
+    return divided
 
 
 class _Start(NamedTuple):
@@ -328,17 +309,14 @@ class _Start(NamedTuple):
     word: int
 
 
-def _aligned(starts: Sequence[_Start]) -> Iterable[list[_Start]]:
+def _aligned(starts: Sequence[_Start]) -> list[list[_Start]]:
     """Groups of starts at nearly the same x position, if they have some gap before them."""
-    group: list[_Start] = []
+    groups: list[list[_Start]] = []
     for start in sorted(starts):
-        if group and start.x - group[0].x > ALIGNED:
-            if any(each.word for each in group):
-                yield group
-            group = []
-        group.append(start)
-    if any(each.word for each in group):
-        yield group
+        if not groups or start.x - groups[-1][0].x > ALIGNED:
+            groups.append([])
+        groups[-1].append(start)
+    return [group for group in groups if any(each.word for each in group)]
 
 
 def _successive(rows: Sequence[TextRow], starts: list[_Start]) -> Iterable[list[_Start]]:
@@ -350,29 +328,18 @@ def _successive(rows: Sequence[TextRow], starts: list[_Start]) -> Iterable[list[
     across = [
         (row.box.y0, at) for at, row in enumerate(rows) if at in here or row.box.x0 < x < row.box.x1
     ]
-    run: list[_Start] = []
-    for _, at in [*sorted(across), (0, -1)]:
-        if at in here:
-            run.append(here[at])
-            continue
+    for is_here, group in groupby((at for _, at in sorted(across)), here.__contains__):
+        run = [here[at] for at in group] if is_here else []
         if len(run) >= MANY_ROWS:
             yield run
-        run = []
-
-
-def _divided(row: TextRow, cuts: set[int]) -> Iterable[TextRow]:
-    if cuts <= {0}:
-        return [row]
-    bounds = sorted({0, *cuts, len(row.words)})
-    return (row.part(row.words[start:end]) for start, end in pairwise(bounds))
 
 
 # --- columns
 
 
-def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[Column]:
+def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[TextBlock]:
     """The columns of a page or column in reading order, as lines from top to bottom."""
-    group: Column = []
+    group: TextBlock = []
     ink: list[tuple[float, float]] = []
     for band in _bands(rows):
         own = _merged((row.box.x0, row.box.x1) for row in band)
@@ -386,18 +353,17 @@ def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[Column]:
         yield from _cut(group, ink, deepest)
 
 
-def _bands(rows: Sequence[TextRow]) -> Iterable[Column]:
+def _bands(rows: Sequence[TextRow]) -> list[TextBlock]:
     """Groups of rows that are separated by white space across the whole width."""
-    band: Column = []
+    bands: list[TextBlock] = []
     bottom = 0.0
     for row in sorted(rows, key=lambda row: (row.box.y0, row.box.x0)):
-        if band and row.box.y0 >= bottom - 1:
-            yield band
-            band = []
-        bottom = max(bottom, row.box.y1) if band else row.box.y1
-        band.append(row)
-    if band:
-        yield band
+        if not bands or row.box.y0 >= bottom - 1:
+            bands.append([])
+            bottom = row.box.y1
+        bands[-1].append(row)
+        bottom = max(bottom, row.box.y1)
+    return bands
 
 
 def _merged(extents: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -411,7 +377,7 @@ def _merged(extents: Iterable[tuple[float, float]]) -> list[tuple[float, float]]
     return merged
 
 
-def _cut(group: Column, ink: list[tuple[float, float]], deepest: int) -> Iterable[Column]:
+def _cut(group: TextBlock, ink: list[tuple[float, float]], deepest: int) -> Iterable[TextBlock]:
     columns = _columns(group, ink) if deepest else [group]
     if len(columns) == 1:
         yield _lines(group)
@@ -420,7 +386,7 @@ def _cut(group: Column, ink: list[tuple[float, float]], deepest: int) -> Iterabl
         yield from _ordered(column, deepest - 1)
 
 
-def _columns(group: Column, ink: list[tuple[float, float]]) -> list[Column]:
+def _columns(group: TextBlock, ink: list[tuple[float, float]]) -> list[TextBlock]:
     """The columns of a group; one that is no column, such as bullets, belongs to its neighbour."""
     columns = [
         [row for row in group if start <= (row.box.x0 + row.box.x1) / 2 <= end]
@@ -441,7 +407,7 @@ def _columns(group: Column, ink: list[tuple[float, float]]) -> list[Column]:
     return columns
 
 
-def _is_gutter(gap: float, left: Column, right: Column) -> bool:
+def _is_gutter(gap: float, left: TextBlock, right: TextBlock) -> bool:
     """Whether a gap is between columns: of some width, and with separate text on both sides."""
     low = max(min(row.box.y0 for row in each) for each in (left, right))
     high = min(max(row.box.y1 for row in each) for each in (left, right))
@@ -453,7 +419,7 @@ def _is_gutter(gap: float, left: Column, right: Column) -> bool:
     )
 
 
-def _is_column(rows: Column) -> bool:
+def _is_column(rows: TextBlock) -> bool:
     if any(row.table for row in rows):
         return True
     if all(row.mono for row in rows):  # the columns of a listing
@@ -470,7 +436,7 @@ def _is_column(rows: Column) -> bool:
 # --- lines and blocks
 
 
-def _lines(rows: Sequence[TextRow]) -> Column:
+def _lines(rows: Sequence[TextRow]) -> TextBlock:
     """The rows from top to bottom, with separate pieces of one line joined into one row."""
     lines: list[list[TextRow]] = []
     for row in sorted(rows, key=lambda row: (row.box.y0 + row.box.y1, row.box.x0)):
@@ -480,28 +446,18 @@ def _lines(rows: Sequence[TextRow]) -> Column:
         else:
             lines.append([row])
     lines.sort(key=lambda line: line[0].box.y0)
-    return [_joined(line) for line in lines]
+    return [reduce(_joined, sorted(line, key=lambda row: row.box.x0)) for line in lines]
 
 
-def _joined(pieces: list[TextRow]) -> TextRow:
-    pieces.sort(key=lambda row: row.box.x0)
-    joined = pieces[0]
-    for row in pieces[1:]:
-        longer = joined if len(joined.text) >= len(row.text) else row
-        joined = longer._replace(
-            box=joined.box.around(row.box),
-            text=joined.text + _gap(joined, row) + row.text,
-            words=joined.words + row.words,
-        )
-    return joined
-
-
-def _gap(left: TextRow, right: TextRow) -> str:
-    """The white space between two pieces: as many spaces as fit in code, a tab between cells."""
+def _joined(left: TextRow, right: TextRow) -> TextRow:
+    """Two pieces of a line with as many spaces between them as fit in code, a tab between cells."""
     gap = right.box.x0 - left.box.x1
+    space = "\t" if gap > 2 * left.size else " "
     if left.mono and right.mono:
-        return " " * max(1, round(gap / _width(left)))
-    return "\t" if gap > 2 * left.size else " "
+        space = " " * max(1, round(gap / _width(left)))
+    longer = left if len(left.text) >= len(right.text) else right
+    text, words = left.text + space + right.text, left.words + right.words
+    return longer._replace(box=_around((left.box, right.box)), text=text, words=words)
 
 
 def _width(row: TextRow) -> float:
@@ -514,20 +470,18 @@ def code_lines(rows: Sequence[TextRow]) -> str:
     return "\n".join(" " * round((row.box.x0 - left) / width) + row.text for row in rows)
 
 
-def _blocks(columns: Iterable[Column]) -> Iterable[TextBlock]:
+def _blocks(columns: Iterable[TextBlock]) -> list[TextBlock]:
     """Blocks of rows that belong together, also across the end of a column."""
-    block: list[TextRow] = []
+    blocks: list[TextBlock] = []
     full = False  # whether the last row reaches the end of its column
     for column in columns:
         right = max(row.box.x1 for row in column)
         for row in column:
-            if block and not _belongs(block[-1], row, full):
-                yield block
-                block = []
-            block.append(row)
+            if not blocks or not _belongs(blocks[-1][-1], row, full):
+                blocks.append([])
+            blocks[-1].append(row)
             full = right - row.box.x1 < 4 * row.size
-    if block:
-        yield block
+    return blocks
 
 
 def _belongs(last: TextRow, row: TextRow, full: bool) -> bool:

@@ -16,14 +16,13 @@ vertical lines all cells must be short, or they are text between lines.
 
 from __future__ import annotations
 
-import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mcpvectordb.ingest.formats.markdown_writer import table
+from mcpvectordb.ingest.formats.markdown import table
 from mcpvectordb.ingest.formats.pdf_layout import Box, PageText, PlacedWord, TextRow, Turn
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
@@ -65,7 +64,8 @@ def with_tables(page: Any, text: PageText) -> PageText:
         if not inside:
             continue
         columns = xs or _white_columns(inside, area)
-        cells = _cells(inside, columns, _with_lines(inside, columns, ys) or _lines(inside))
+        placed = _placed(inside, columns, _with_lines(inside, columns, ys) or _lines(inside))
+        cells = [[" ".join(word.text for word in cell) for cell in row] for row in placed]
         if _tabular(cells, ruled=bool(xs)):
             rows, aside = _outside(area, rows), _outside(area, aside)
             rows.append(TextRow(area, "", table=table(cells)))
@@ -85,9 +85,17 @@ def _ruled_lines(page: Any, turn: Turn | None) -> tuple[set[RuledLine], set[Rule
     """The horizontal and vertical lines of a page, including edges of boxes; none if too many."""
     across: set[RuledLine] = set()
     down: set[RuledLine] = set()
-    if not _may_have_tables(page):
+    # Counting the operators of a page is faster than drawing it.
+    operators = page.read_contents() if page.parent.is_pdf else b" Do "
+    paths = len(_PATH.findall(operators))
+    if paths > MOST_PATHS or (paths < FEWEST_PATHS and not _FORM.search(operators)):
         return across, down
-    boxes: Iterable[Box] = itertools.starmap(Box, _boxes(page.get_cdrawings()))
+    items = [item for drawing in page.get_cdrawings() for item in drawing["items"]]
+    boxes = [Box(*item[1]) for item in items if item[0] == "re"]
+    ends = [Box(*item[1], *item[2]) for item in items if item[0] == "l"]
+    for x0, y0, x1, y1 in ends:
+        if min(abs(x0 - x1), abs(y0 - y1)) < 1:
+            boxes.append(Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)))
     for x0, y0, x1, y1 in map(turn, boxes) if turn else boxes:
         if x1 - x0 > 2 * NEAR:
             across |= {RuledLine(y0, x0, x1), RuledLine(y1, x0, x1)}
@@ -96,40 +104,14 @@ def _ruled_lines(page: Any, turn: Turn | None) -> tuple[set[RuledLine], set[Rule
     return (across, down) if len(across) + len(down) <= MOST_LINES else (set(), set())
 
 
-def _may_have_tables(page: Any) -> bool:
-    """Whether a page draws some lines or boxes: counting its operators is faster than drawing."""
-    operators = page.read_contents() if page.parent.is_pdf else b" Do "
-    paths = len(_PATH.findall(operators))
-    has_some = paths >= FEWEST_PATHS or _FORM.search(operators) is not None
-    return has_some and paths <= MOST_PATHS
-
-
-def _boxes(drawings: Iterable[dict[str, Any]]) -> Iterable[tuple[float, float, float, float]]:
-    for drawing in drawings:
-        for item in drawing["items"]:
-            if item[0] == "re":
-                yield item[1]
-            elif item[0] == "l":
-                (x0, y0), (x1, y1) = item[1:3]
-                if min(abs(x0 - x1), abs(y0 - y1)) < 1:
-                    yield min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
-
-
 Grid = tuple[Box, list[float], list[float]]
 
 
 def _grids(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
-    """Areas in which horizontal and vertical lines cross, with the positions of these lines."""
-    for rows, columns in _crossing(across, down):
-        xs, ys = _distinct(rule.at for rule in columns), _distinct(rule.at for rule in rows)
-        if len(xs) > 2 and len(ys) > 2:
-            yield Box(xs[0], ys[0], xs[-1], ys[-1]), xs, ys
+    """Areas in which horizontal and vertical lines cross, with the positions of these lines.
 
-
-def _crossing(
-    across: set[RuledLine], down: set[RuledLine]
-) -> Iterable[tuple[set[RuledLine], set[RuledLine]]]:
-    """The connected components of lines that touch, by breadth-first search."""
+    They are the connected components of lines that touch, found by breadth-first search.
+    """
     waiting_across, waiting_down = set(across), set(down)
     while waiting_across and waiting_down:
         rows, columns = {min(waiting_across)}, set[RuledLine]()
@@ -142,7 +124,9 @@ def _crossing(
             fresh = {each for each in waiting_across if any(_touch(each, line) for line in more)}
             waiting_across -= fresh
             rows |= fresh
-        yield rows, columns
+        xs, ys = _distinct(rule.at for rule in columns), _distinct(rule.at for rule in rows)
+        if len(xs) > 2 and len(ys) > 2:
+            yield Box(xs[0], ys[0], xs[-1], ys[-1]), xs, ys
 
 
 def _touch(row: RuledLine, column: RuledLine) -> bool:
@@ -237,24 +221,17 @@ def _are_rows(words: Words, xs: Sequence[float], ys: Sequence[float]) -> bool:
     return filled >= 0.8 * len(lines) and all(short)
 
 
-def _cells(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list[str]]:
-    return [
-        [" ".join(word.text for word in cell) for cell in row] for row in _placed(words, xs, ys)
-    ]
-
-
 def _placed(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list[list[PlacedWord]]]:
     """The words of each row and column."""
     cells: list[list[list[PlacedWord]]] = [[[] for _ in pairwise(xs)] for _ in pairwise(ys)]
     for word in words:
         box = word.box
-        column, row = _interval(xs, (box.x0 + box.x1) / 2), _interval(ys, (box.y0 + box.y1) / 2)
+        row, column = (
+            min(max(bisect_right(bounds, centre) - 1, 0), len(bounds) - 2)
+            for bounds, centre in ((ys, (box.y0 + box.y1) / 2), (xs, (box.x0 + box.x1) / 2))
+        )
         cells[row][column].append(word)
     return cells
-
-
-def _interval(bounds: Sequence[float], value: float) -> int:
-    return min(max(bisect_right(bounds, value) - 1, 0), len(bounds) - 2)
 
 
 def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:

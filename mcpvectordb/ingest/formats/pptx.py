@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.archive import (
-    OfficeArchive,
+    Archive,
     chart_markdown,
     children,
     find,
@@ -24,18 +24,17 @@ DECORATION = ("sldNum", "dt", "ftr", "hdr", "sldImg")
 
 def parse(source: Source) -> Parsed:
     """Return the text of a presentation, slide by slide."""
-    archive = OfficeArchive(source)
+    archive = Archive(source)
     part = archive.main_part("ppt/presentation.xml")
     targets = {key: target for key, (_, target) in archive.relations(part).items()}
-    order = find(archive.xml(part), "sldIdLst")
-    slides = [targets.get(relation_id(slide), "") for slide in (order if order is not None else ())]
-    pages = [_slide(archive, slide) for slide in slides]
+    order = archive.xml(part).iterfind("{*}sldIdLst/*")
+    pages = [_slide(archive, targets.get(relation_id(slide), "")) for slide in order]
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**archive.properties(), "slides": len(pages)}
-    return markdown_writer.finish(source, pages, metadata, headings=1, nothing=nothing)
+    return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)
 
 
-def _slide(archive: OfficeArchive, part: str) -> str:
+def _slide(archive: Archive, part: str) -> str:
     root = archive.xml(part)
     linked, targets = archive.relations(part), archive.links(part)
     shapes = root.iter("{*}sp", "{*}graphicFrame", "{*}pic")
@@ -49,10 +48,15 @@ def _slide(archive: OfficeArchive, part: str) -> str:
             blocks.append(_bullets(archive.xml(target), targets))
         elif kind == "comments":
             blocks += _comments(archive.xml(target))
-    notes = markdown_writer.blocks(
-        _notes(archive.xml(target)) for kind, target in linked.values() if kind == "notesSlide"
+    notes = markdown.blocks(
+        text
+        for kind, target in linked.values()
+        if kind == "notesSlide"
+        for shape in archive.xml(target).iter("{*}sp")
+        if _placeholder(shape) == "body"
+        for _, text in _paragraphs(shape, {})
     )
-    return markdown_writer.blocks([*blocks, notes and f"Notes: {notes}"])
+    return markdown.blocks([*blocks, notes and f"Notes: {notes}"])
 
 
 def _comments(root: Any) -> list[str]:
@@ -62,7 +66,7 @@ def _comments(root: Any) -> list[str]:
         own = [each.text or "" for each in children(comment, "text")]
         for body in children(comment, "txBody"):
             own += [text for _, text in _paragraphs(body, {})]
-        found.append(markdown_writer.prose(markdown_writer.line("Comment: " + " ".join(own))))
+        found.append(markdown.prose(markdown.line("Comment: " + " ".join(own))))
     return found
 
 
@@ -75,21 +79,21 @@ def _placeholder(shape: Any) -> str:
 def _shape(shape: Any, targets: Mapping[str, str]) -> str:
     kind = _placeholder(shape)
     if local(shape) == "pic":
-        return markdown_writer.image(value(find(shape, "nvPicPr", "cNvPr"), "descr"))
+        return markdown.image(value(find(shape, "nvPicPr", "cNvPr"), "descr"))
     if kind in DECORATION:
         return ""
     if kind in TITLES:
-        return markdown_writer.heading(1, " ".join(text for _, text in _paragraphs(shape, targets)))
+        return markdown.heading(1, " ".join(text for _, text in _paragraphs(shape, targets)))
     if local(shape) == "graphicFrame":
-        return markdown_writer.blocks(_table(each, targets) for each in shape.iter("{*}tbl"))
+        return markdown.blocks(_table(each, targets) for each in shape.iter("{*}tbl"))
     if kind:
         return _bullets(shape, targets)
-    return markdown_writer.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
+    return markdown.prose("\n".join(text for _, text in _paragraphs(shape, targets)))
 
 
 def _table(table: Any, targets: Mapping[str, str]) -> str:
     rows = (children(row, "tc") for row in children(table, "tr"))
-    return markdown_writer.table(
+    return markdown.table(
         [[" ".join(text for _, text in _paragraphs(cell, targets)) for cell in row] for row in rows]
     )
 
@@ -97,20 +101,15 @@ def _table(table: Any, targets: Mapping[str, str]) -> str:
 def _bullets(element: Any, targets: Mapping[str, str]) -> str:
     paragraphs = _paragraphs(element, targets)
     if len(paragraphs) == 1:
-        return markdown_writer.prose(paragraphs[0][1])
+        return markdown.prose(paragraphs[0][1])
     return "\n".join(f"{'  ' * level}- {text}" for level, text in paragraphs)
-
-
-def _notes(root: Any) -> str:
-    bodies = (shape for shape in root.iter("{*}sp") if _placeholder(shape) == "body")
-    return "\n\n".join(text for body in bodies for _, text in _paragraphs(body, {}))
 
 
 def _paragraphs(element: Any, targets: Mapping[str, str]) -> list[tuple[int, str]]:
     """The paragraphs with text in an element, each with its level."""
     found = []
     for paragraph in element.iter("{*}p"):
-        if text := markdown_writer.line("".join(_inline(paragraph, targets))):
+        if text := markdown.line("".join(_inline(paragraph, targets))):
             level = value(find(paragraph, "pPr"), "lvl")
             found.append((min(int(level), 8) if level.isdigit() else 0, text))
     return found
@@ -124,7 +123,7 @@ def _inline(element: Any, targets: Mapping[str, str]) -> Iterator[str]:
             click = find(child, "rPr", "hlinkClick")
             target = targets.get(relation_id(click), "") if click is not None else ""
             text = find(child, "t")
-            yield markdown_writer.link(text.text or "" if text is not None else "", target)
+            yield markdown.link(text.text or "" if text is not None else "", target)
         elif name == "br":
             yield " "
         elif name == "oMath":

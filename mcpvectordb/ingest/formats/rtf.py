@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
 DEEPEST = 10_000
@@ -51,7 +51,7 @@ def parse(source: Source) -> Parsed:
     reader.end_paragraph()
     reader.end_table()
     metadata = {key: reader.recorded.get(key, "") for key in PROPERTIES}
-    return markdown_writer.finish(source, markdown_writer.blocks(reader.blocks), metadata)
+    return markdown.finish(source, markdown.blocks(reader.blocks), metadata)
 
 
 class _RtfReader:
@@ -95,7 +95,15 @@ class _RtfReader:
                 raise ParseFailed(f"{self.name} has groups nested more than {DEEPEST} deep")
             self.above.append(self.group)
         elif found["brace"]:
-            self._close()
+            kind, named = self.group.kind, self.recorded.get("stylesheet", "")
+            heading = re.search(r"heading (\d)", named, re.IGNORECASE)
+            if kind == "stylesheet" and heading:
+                self.styles[self.style] = int(heading[1])
+            if kind in ("stylesheet", "fonttbl"):
+                self.recorded[kind], self.style = "", 0
+            # What follows the last brace is not part of the document.
+            is_last = len(self.above) < 2
+            self.group = _RtfGroup(kind="silent") if is_last else self.above.pop()
         elif found["sign"] == b"*":
             self.group = self.group._replace(kind=self.group.kind or "silent")
         elif found["sign"]:
@@ -105,17 +113,6 @@ class _RtfReader:
             skip, self.to_skip = self.to_skip, max(self.to_skip - len(text), 0)
             self._show(text[skip:])
         return 0
-
-    def _close(self) -> None:
-        kind = self.group.kind
-        named = re.search(r"heading (\d)", self.recorded.get("stylesheet", ""), re.IGNORECASE)
-        if kind == "stylesheet" and named:
-            self.styles[self.style] = int(named[1])
-        if kind in ("stylesheet", "fonttbl"):
-            self.recorded[kind], self.style = "", 0
-        # What follows the last brace is not part of the document.
-        is_last = len(self.above) < 2
-        self.group = _RtfGroup(kind="silent") if is_last else self.above.pop()
 
     def _control(self, word: str, number: int, *, is_off: bool) -> None:
         group = self.group
@@ -142,12 +139,9 @@ class _RtfReader:
             self.group = group._replace(hidden=not is_off)
         elif word == "s" and group.kind == "stylesheet":
             self.style = number
-        elif group.kind == "":
-            self._shape(word, number)
-
-    def _shape(self, word: str, number: int) -> None:
-        """Process a control word about paragraphs and tables."""
-        if word == "pard":
+        elif group.kind:
+            pass  # the others are about paragraphs and tables
+        elif word == "pard":
             self.level, self.is_item, self.in_table = 0, False, False
         elif word == "s":
             self.level = self.styles.get(number, 0)
@@ -179,7 +173,7 @@ class _RtfReader:
         text = "".join(self.words).encode("utf-16-le", "surrogatepass")
         self.words = []
         lines = text.decode("utf-16-le", "replace").split("\v")
-        return "\n".join(map(markdown_writer.line, lines)).strip()
+        return "\n".join(map(markdown.line, lines)).strip()
 
     def end_paragraph(self) -> None:
         """Add the paragraph to its cell or to the text."""
@@ -189,12 +183,12 @@ class _RtfReader:
         text = self._take_words()
         self.end_table()
         if text and self.level:
-            self.blocks.append(markdown_writer.heading(self.level, text))
+            self.blocks.append(markdown.heading(self.level, text))
         elif text:
-            self.blocks.append(f"- {text}" if self.is_item else markdown_writer.prose(text))
+            self.blocks.append(f"- {text}" if self.is_item else markdown.prose(text))
         self.is_item = False
 
     def end_table(self) -> None:
         """Add the rows so far as a table."""
-        self.blocks.append(markdown_writer.table(self.rows))
+        self.blocks.append(markdown.table(self.rows))
         self.rows = []

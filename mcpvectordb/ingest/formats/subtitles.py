@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html import unescape
-from typing import NamedTuple
 
 from mcpvectordb.errors import ParseFailed
-from mcpvectordb.ingest.formats import markdown_writer
+from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import text_of
 from mcpvectordb.records import Parsed, Source
 
@@ -22,62 +21,46 @@ _VOICE = re.compile(r"<v(?:\.[\w.-]*)?\s+([^>]{1,100})>")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|<\d[\d:.]*>|\{\\[^{}]{0,200}\}")
 
 
-class Cue(NamedTuple):
-    """A text, and when it is shown and hidden, in seconds."""
-
-    start: int
-    end: int
-    text: str
-
-
 def parse(source: Source) -> Parsed:
     """Return the spoken text; the title is the file's name."""
-    text = markdown_writer.clean(text_of(source))
+    text = markdown.clean(text_of(source))
     cues = list(_cues(text))
     if not cues:
         raise ParseFailed(
             f"{source.name} has no lines such as 00:00:01,000 --> 00:00:02,000, as subtitles do"
         )
-    metadata = {"duration": _clock(max(cue.end for cue in cues))}
-    return markdown_writer.finish(source, "\n\n".join(_paragraphs(cues)), metadata, headings=0)
+    metadata = {"duration": _clock(max(end for _, end, _ in cues))}
+    return markdown.finish(source, "\n\n".join(_paragraphs(cues)), metadata, headings=0)
 
 
-def _cues(text: str) -> Iterator[Cue]:
+def _cues(text: str) -> Iterator[tuple[int, int, str]]:
+    """When each text is shown and hidden, in seconds, and the text."""
     for block in re.split(r"\n[ \t]*\n", text):
         lines = block.strip("\n").split("\n")
         at = next((at for at, line in enumerate(lines[:2]) if _TIMES.match(line)), None)
         if at is not None and (found := _TIMES.match(lines[at])):
             numbers = [int(number or 0) for number in found.groups()]
             spoken = unescape(_TAG.sub("", _VOICE.sub(r"\1: ", " ".join(lines[at + 1 :]))))
-            start, end = _seconds(numbers[:3]), _seconds(numbers[3:])
-            yield Cue(start, end, markdown_writer.line(spoken))
+            start, end = (
+                hours * 3600 + minutes * 60 + seconds
+                for hours, minutes, seconds in (numbers[:3], numbers[3:])
+            )
+            yield start, end, markdown.line(spoken)
 
 
-def _seconds(numbers: list[int]) -> int:
-    return numbers[0] * 3600 + numbers[1] * 60 + numbers[2]
-
-
-def _paragraphs(cues: list[Cue]) -> Iterator[str]:
+def _paragraphs(cues: list[tuple[int, int, str]]) -> Iterator[str]:
     """Join cues until a pause, or until a sentence ends after half a minute."""
-    start, said = cues[0].start, list[str]()
-    for at, cue in enumerate(cues):
+    start, said = cues[0][0], list[str]()
+    for at, (_, end, text) in enumerate(cues):
         # Scrolling captions repeat the text of the cue before.
-        if cue.text and cue.text != (said[-1] if said else ""):
-            said.append(cue.text)
-        following = cues[at + 1].start if at + 1 < len(cues) else None
-        if (
-            following is None
-            or following - cue.end >= PAUSE_SECONDS
-            or _is_full(said, following - start)
-        ):
+        if text and text != (said[-1] if said else ""):
+            said.append(text)
+        following = cues[at + 1][0] if at + 1 < len(cues) else None
+        most = PARAGRAPH_SECONDS * (1 if said and said[-1][-1] in ".!?…。！？" else 3)
+        if following is None or following - end >= PAUSE_SECONDS or following - start >= most:
             if said:
                 yield f"[{_clock(start)}] {' '.join(said)}"
             start, said = following or 0, []
-
-
-def _is_full(said: list[str], seconds: int) -> bool:
-    ended = bool(said) and said[-1][-1] in ".!?…。！？"
-    return seconds >= PARAGRAPH_SECONDS * (1 if ended else 3)
 
 
 def _clock(seconds: int) -> str:

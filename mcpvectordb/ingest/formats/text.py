@@ -10,7 +10,7 @@ last part of it. A nested tag (inbox/later) is also found under its beginnings (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -46,7 +46,6 @@ def parse_code(source: Source) -> Parsed:
 
 # The YAML parser takes up to a second for this many characters.
 _LONGEST_FRONT_MATTER = 32_000
-_MARKS_OF_HEADINGS = ("#", "==", "--")
 
 
 def parse_markdown(source: Source) -> Parsed:
@@ -68,7 +67,7 @@ def parse_markdown(source: Source) -> Parsed:
 
 def _first_heading(text: str) -> str:
     """The first heading, or ""; after an uninformative "Notes" the next heading of level 2."""
-    if not any(mark in text for mark in _MARKS_OF_HEADINGS):  # then the slower outline has none
+    if not any(mark in text for mark in ("#", "==", "--")):  # then the slower outline has none
         return ""
     if (first := opening_heading(text)) and not _is_uninformative(first):
         return first
@@ -88,27 +87,18 @@ def _metadata(front: str) -> dict[str, Any]:
     import yaml
 
     try:
-        if not _harmless(yaml.parse(front, yaml.SafeLoader)):
-            return {}
+        depth = 0
+        for event in yaml.parse(front, yaml.SafeLoader):
+            kind = type(event).__name__
+            depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+            # Aliases can expand exponentially; the time grows with the square of the depth.
+            if depth > MAX_DEPTH or kind == "AliasEvent":
+                return {}
         metadata = _json(yaml.safe_load(front))
         encode(metadata)
     except Exception:  # the parser raises errors of many classes; `encode` refuses other values
         return {}
     return metadata if isinstance(metadata, dict) else {}
-
-
-def _harmless(events: Iterable[Any]) -> bool:
-    """Whether there are no aliases (which can expand exponentially) and no deep nesting.
-
-    The parser's time grows with the square of the depth.
-    """
-    depth = 0
-    for event in events:
-        kind = type(event).__name__
-        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if depth > MAX_DEPTH or kind == "AliasEvent":
-            return False
-    return True
 
 
 def _json(value: Any) -> Any:
@@ -142,12 +132,13 @@ def _of_note(text: str, front: str, own: Mapping[str, Any]) -> dict[str, Any]:
     """
     prose = _COMMENT.sub(" ", _INLINE_CODE.sub(" ", _CODE.sub(" ", text)))
     found = {
-        "links": _unique(_links(f"{front}\n{prose}")),
-        "tags": _unique(_tags(own, prose)),
-        "aliases": _unique(_listed(own, "aliases", "alias")),
+        "links": _links(f"{front}\n{prose}"),
+        "tags": _tags(own, prose),
+        "aliases": _listed(own, "aliases", "alias"),
     }
     others = {key: value for key, value in own.items() if key not in ("tag", "alias", *found)}
-    return {**others, **{key: value for key, value in found.items() if value}}
+    unique = {key: list(dict.fromkeys(each))[:MOST] for key, each in found.items()}
+    return {**others, **{key: value for key, value in unique.items() if value}}
 
 
 def _links(text: str) -> Iterator[str]:
@@ -177,7 +168,3 @@ def _listed(own: Mapping[str, Any], *names: str) -> Iterator[str]:
             yield from (each.strip() for each in divide.split(value) if each.strip())
         elif isinstance(value, list):
             yield from (str(each).strip() for each in value if str(each or "").strip())
-
-
-def _unique(found: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(found))[:MOST]

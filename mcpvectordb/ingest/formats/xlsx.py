@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import unescape
 from io import BytesIO
 from itertools import groupby
@@ -16,14 +16,8 @@ from typing import Any
 from python_calamine import CalamineError, CalamineWorkbook
 
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
-from mcpvectordb.ingest.formats import OLE, markdown_writer
-from mcpvectordb.ingest.formats.archive import (
-    OfficeArchive,
-    chart_markdown,
-    find,
-    relation_id,
-    value,
-)
+from mcpvectordb.ingest.formats import OLE, markdown
+from mcpvectordb.ingest.formats.archive import Archive, chart_markdown, relation_id, value
 from mcpvectordb.records import Parsed, Source
 
 _HYPERLINK = re.compile(r"<(?:\w+:)?hyperlink\s[^>]*>")
@@ -32,59 +26,46 @@ _ATTRIBUTE = re.compile(r"""([\w:]+)=["']([^"']*)["']""")
 
 def parse(source: Source) -> Parsed:
     """Return the sheets of a workbook with their last calculated values, comments and charts."""
+    metadata: dict[str, str] = {}
+    extras: dict[str, list[str]] = {}
     if source.raw.startswith(OLE):
         _check_container(source)
-        return _workbook(source, {}, {})
-    archive = OfficeArchive(source)
-    return _workbook(source, archive.properties(), _extras(archive))
+    else:
+        archive = Archive(source)
+        metadata, part = archive.properties(), archive.main_part("xl/workbook.xml")
+        if part.endswith(".xml"):  # not of XLSB
+            parts = {key: target for key, (_, target) in archive.relations(part).items()}
+            for sheet in archive.xml(part).iterfind("{*}sheets/*"):
+                target = parts.get(relation_id(sheet), "")
+                extras[value(sheet, "name")] = list(_extras(archive, target))
+    sheets = [
+        markdown.blocks([markdown.heading(1, name), *tables, *extras.get(name, ())])
+        for name, tables in _sheets(source)
+        if any(tables) or extras.get(name)
+    ]
+    return markdown.finish(source, markdown.blocks(sheets), metadata, headings=0)
 
 
 def _check_container(source: Source) -> None:
-    """Refuse an OLE container that is encrypted or no workbook."""
+    """Refuse an OLE container that is encrypted or no workbook, by what its directory lists."""
 
     def has(stream: str) -> bool:
-        """Whether the container's directory lists a stream."""
         return stream.encode("utf-16-le") in source.raw
 
     if has("EncryptedPackage"):
-        raise markdown_writer.encrypted(source.name)
+        raise markdown.encrypted(source.name)
     if has("__properties_version1.0"):
         raise UnsupportedFormat(
             f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
             "that"
         )
-    if not has("Book") and not has("Workbook"):
-        for stream in ("WordDocument", "PowerPoint Document"):  # it was not found in the container
-            if has(stream):
-                raise markdown_writer.damaged(source.name, f"its {stream} cannot be found")
+    lost = [each for each in ("WordDocument", "PowerPoint Document") if has(each)]
+    if lost and not has("Book") and not has("Workbook"):  # it was not found in the container
+        raise markdown.damaged(source.name, f"its {lost[0]} cannot be found")
 
 
-def _workbook(
-    source: Source, metadata: Mapping[str, str], extras: Mapping[str, list[str]]
-) -> Parsed:
-    """The sheets of a workbook in any format that calamine reads, each with its extra blocks."""
-    sheets = [
-        markdown_writer.blocks([markdown_writer.heading(1, name), *tables, *extras.get(name, ())])
-        for name, tables in _sheets(source)
-        if any(tables) or extras.get(name)
-    ]
-    return markdown_writer.finish(source, markdown_writer.blocks(sheets), metadata, headings=0)
-
-
-def _extras(archive: OfficeArchive) -> dict[str, list[str]]:
-    """What the sheets of an XLSX have beside their cells: links, comments and charts."""
-    part = archive.main_part("xl/workbook.xml")
-    if not part.endswith(".xml"):  # XLSB
-        return {}
-    parts = {key: target for key, (_, target) in archive.relations(part).items()}
-    sheets = find(archive.xml(part), "sheets")
-    return {
-        value(sheet, "name"): list(_sheet_extras(archive, parts.get(relation_id(sheet), "")))
-        for sheet in (sheets if sheets is not None else ())
-    }
-
-
-def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
+def _extras(archive: Archive, part: str) -> Iterator[str]:
+    """What a sheet of an XLSX has beside its cells: links, comments and charts."""
     if targets := archive.links(part):
         # Found by their form, because parsing a large sheet once more would take seconds.
         for tag in _HYPERLINK.findall(archive.read(part).decode("utf-8", "replace")):
@@ -92,7 +73,7 @@ def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
                 key.rpartition(":")[2]: unescape(text) for key, text in _ATTRIBUTE.findall(tag)
             }
             shown = place.get("display") or place.get("ref", "")
-            yield markdown_writer.link(shown, targets.get(place.get("id", ""), ""))
+            yield markdown.link(shown, targets.get(place.get("id", ""), ""))
     for kind, target in archive.relations(part).values():
         if kind in ("comments", "threadedComment"):
             yield from _comments(archive.xml(target))
@@ -105,8 +86,8 @@ def _sheet_extras(archive: OfficeArchive, part: str) -> Iterator[str]:
 def _comments(root: Any) -> Iterator[str]:
     for comment in root.iter("{*}comment", "{*}threadedComment"):
         texts = (each.text or "" for each in comment.iter("{*}t", "{*}text"))
-        if text := markdown_writer.line("".join(texts)):
-            yield markdown_writer.prose(f"Comment ({value(comment, 'ref')}): {text}")
+        if text := markdown.line("".join(texts)):
+            yield markdown.prose(f"Comment ({value(comment, 'ref')}): {text}")
 
 
 def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
@@ -120,7 +101,7 @@ def _sheets(source: Source) -> Iterator[tuple[str, list[str]]]:
         if not isinstance(error, CalamineError) and type(error).__name__ != "PanicException":
             raise
         raise ParseFailed(
-            f"{source.name} cannot be read as a workbook: {markdown_writer.line(str(error))}"
+            f"{source.name} cannot be read as a workbook: {markdown.line(str(error))}"
         ) from None
 
 
@@ -154,19 +135,21 @@ def sheet_tables(rows: Iterable[Row]) -> list[str]:
             continue
         table = list(group)
         while len(table) > 1 and _width(table[0]) == 1 < _width(table[1]):
-            found.append(markdown_writer.table([table.pop(0)]))
-        if header and not _is_header(table[0]) and _fits(table, header):
+            found.append(markdown.table([table.pop(0)]))
+        columns = {at for row in table for at, cell in enumerate(row) if cell}
+        is_below = len(columns) > 1 and all(at < len(header) and header[at] for at in columns)
+        if is_below and not _is_header(table[0]):
             table, waiting = [header, *table], ()
         elif waiting:
-            found.append(markdown_writer.table([waiting]))
+            found.append(markdown.table([waiting]))
             waiting = ()
         header = table[0] if _is_header(table[0]) else ()
         if header and len(table) == 1:
             waiting = header
         else:
-            found.append(markdown_writer.table(table))
+            found.append(markdown.table(table))
     if waiting:
-        found.append(markdown_writer.table([waiting]))
+        found.append(markdown.table([waiting]))
     return [table for table in found if table]
 
 
@@ -180,9 +163,3 @@ def _is_header(row: Row) -> bool:
     return (
         len(names) > 1 and len(set(names)) == len(names) and not any(map(_VALUE.fullmatch, names))
     )
-
-
-def _fits(table: Sequence[Row], header: Row) -> bool:
-    """Whether all cells of a table are below names of the header, and several of them."""
-    columns = {at for row in table for at, cell in enumerate(row) if cell}
-    return len(columns) > 1 and all(at < len(header) and header[at] for at in columns)

@@ -12,7 +12,7 @@ import pytest
 
 from mcpvectordb import Config, Database, NoText, UnsupportedFormat
 from mcpvectordb.errors import IngestError, ParseFailed
-from mcpvectordb.ingest.ocr import PageReader, Picture, Tesseract, ranges
+from mcpvectordb.ingest.ocr import Picture, Tesseract, ranges
 from mcpvectordb.ingest.worker import Worker, limits_of
 from mcpvectordb.records import Chunk, Document, Parsed, Source
 from tests.support_formats import page, source
@@ -46,7 +46,7 @@ def scan(*texts: str | None) -> bytes:
 class Engine(Tesseract):
     """Reads a picture of bytes as these bytes; "bad" fails."""
 
-    def read(self, picture: Picture, seconds: float) -> str:
+    def read(self, picture: Picture) -> str:
         if picture.grey == b"bad":
             raise ParseFailed("OCR failed: bad picture")
         return picture.grey.decode()
@@ -57,8 +57,8 @@ def picture(grey: bytes) -> Picture:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> PageReader:
-    return PageReader(Engine("", "", "eng"), 30, tmp_path / "ocr", workers=2)
+def reader(tmp_path: Path) -> Tesseract:
+    return Engine(Config(cache_dir=str(tmp_path)), "", workers=2)
 
 
 def scanned(*pages: int, text: str = "", offsets: tuple[int, ...]) -> Parsed:
@@ -129,7 +129,7 @@ def test_tesseract_runs_confined_and_its_memory_is_limited() -> None:
     engine = Tesseract.found(Config())
     assert engine and engine.confined and engine.command()[0] == sys.executable
     with pytest.raises(ParseFailed, match="OCR failed"):
-        engine._replace(memory=20_000_000).read(picture(bytes(300)), 60)
+        engine._replace(config=Config(parse_memory=20_000_000)).read(picture(bytes(300)))
     free = Tesseract.found(Config(parse_sandbox=False))
     assert free and free.command()[0] == free.program
 
@@ -161,7 +161,7 @@ def test_without_languages_nothing_is_read_by_ocr() -> None:
             worker.parse(source(drawn(TEXT).tobytes("png"), "a.png"))
 
 
-def test_texts_are_put_on_their_pages(reader: PageReader) -> None:
+def test_texts_are_put_on_their_pages(reader: Tesseract) -> None:
     parsed = scanned(1, 3, 4, text="two\n\nfive\n", offsets=(0, 0, 5, 5, 5))
     done = reader.complete(source(b"x", "a.pdf"), parsed, lambda page: picture(b"read %d" % page))
     assert isinstance(done, Parsed)
@@ -170,7 +170,7 @@ def test_texts_are_put_on_their_pages(reader: PageReader) -> None:
     assert done.metadata == {"ocr_pages": [1, 3, 4]}
 
 
-def test_a_page_that_fails_is_noted_and_the_others_are_kept(reader: PageReader) -> None:
+def test_a_page_that_fails_is_noted_and_the_others_are_kept(reader: Tesseract) -> None:
     def draw(number: int) -> Picture:
         if number == 2:
             raise ParseFailed("a.pdf cannot be parsed: it took longer than 30 seconds")
@@ -182,7 +182,7 @@ def test_a_page_that_fails_is_noted_and_the_others_are_kept(reader: PageReader) 
 
 
 def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing(
-    reader: PageReader, tmp_path: Path
+    reader: Tesseract, tmp_path: Path
 ) -> None:
     asked = list[int]()
 
@@ -205,7 +205,7 @@ def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing(
     assert sorted(asked[9:]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_other_answers_are_not_changed(reader: PageReader) -> None:
+def test_other_answers_are_not_changed(reader: Tesseract) -> None:
     def draw(number: int) -> Picture:
         raise AssertionError
 

@@ -277,7 +277,7 @@ print(json.dumps([found, os.environ.get("SOME_API_KEY")]))
 def test_no_byte_can_be_put_into_a_file_even_without_landlock(target: Path) -> None:
     program = (
         "import os, sys; from mcpvectordb.ingest import sandbox; file = open(sys.argv[1], 'ab', 0); "
-        "sandbox._limit_files_and_processes(); file.write(b'x')"
+        "sandbox._limit(RLIMIT_FSIZE=0); file.write(b'x')"
     )
     assert "File too large" in python(program, str(target)).stderr
     assert target.read_text() == "dear diary"
@@ -307,7 +307,7 @@ def test_a_parser_that_cannot_be_confined_reads_nothing() -> None:
     program = (
         "import sys; from mcpvectordb.ingest import sandbox, worker; "
         "sandbox.confine = lambda: (_ for _ in ()).throw(OSError(1, 'landlock: not permitted')); "
-        "worker.main('{}')"
+        "worker.serve(worker.formats.parse, '{}')"
     )
     with (
         Worker(Config(), command=[sys.executable, "-P", "-c", program]) as made,

@@ -122,7 +122,7 @@ def test_a_redirect_to_a_private_address_is_refused(
 ) -> None:
     """The first hop is allowed by treating loopback as public; the second is a private address."""
     monkeypatch.setattr(
-        urls, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else ""
+        urls.network, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else ""
     )
     for location in (
         "http://10.0.0.1/", "//10.0.0.1/x", "http://inner.test/", "http://user@127.0.0.1/", "file:///etc/passwd",
@@ -139,7 +139,7 @@ def test_every_hop_is_resolved_and_checked_again(
 ) -> None:
     """The name resolves to a public address at the first hop and to a private one at the second."""
     monkeypatch.setattr(
-        urls, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
+        urls.network, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
     )
     answers = iter([["127.0.0.1"], ["192.168.0.1"]])
     site.pages["/"] = page(status=302, Location="/secret")

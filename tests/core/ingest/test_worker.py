@@ -111,7 +111,7 @@ def test_binary_files_are_parsed_in_other_processes(worker: Worker) -> None:
 @LINUX
 def test_a_parser_that_was_taken_over_is_gone_before_the_next_file(worker: Worker) -> None:
     # It replaces the parser, the reading of requests and the answer for whatever comes next.
-    poison = "[setattr(worker, '_answer', lambda *_: (b'{}', b'her text')), setattr(worker, 'receive', fail), os.getpid()][-1]"
+    poison = "[setattr(worker, '_answer', lambda *_: (b'{}', b'her text')), setattr(worker.foreign, 'receive', fail), os.getpid()][-1]"
     taken = int(worker.parse(asking(poison)).text)
     assert not alive(taken)
     assert works(worker)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats.data import delimiter, parse_csv, parse_json
-from mcpvectordb.ingest.formats.markdown_writer import MOST_COLUMNS
+from mcpvectordb.ingest.formats.markdown import MOST_COLUMNS
 from tests.support_formats import read, source
 
 VALUES = st.recursive(

@@ -5,6 +5,7 @@ import struct
 import zipfile
 import zlib
 from io import BytesIO
+from pathlib import Path
 
 import pymupdf
 import pytest
@@ -39,13 +40,11 @@ def test_every_format_has_a_parser(each: formats.Format) -> None:
 
 
 def test_names_extensions_and_media_types_of_formats_are_unique() -> None:
-    for words in (
-        [each.name for each in FORMATS],
-        [word for each in FORMATS for word in each.extensions.split()],
-        [word for each in FORMATS for word in each.media_types.split()],
-    ):
-        assert sorted(words) == sorted(set(words))
-        assert all(word == word.lower() for word in words[len(FORMATS) :])
+    lines = Path(formats.__file__).with_name("known_as.txt").read_text("utf-8").splitlines()
+    named = [line.partition(": ") for line in lines]
+    assert [name for name, _, _ in named] == [each.name for each in FORMATS]
+    words = [word for _, _, line in named for word in line.split()]
+    assert sorted(words) == sorted(set(words)) and words == list(map(str.lower, words))
 
 
 def test_parsers_and_their_libraries_are_imported_on_first_use() -> None:

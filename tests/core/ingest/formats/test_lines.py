@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb.ingest.formats import FORMATS
+from mcpvectordb.ingest.formats import known_as
 from mcpvectordb.records import EXTRACTED
 
 WORDS = "Apples ripen early"
@@ -50,13 +50,9 @@ def test_a_cited_line_is_one_of_the_file_or_called_a_line_of_its_text(
 
 
 def test_the_formats_whose_text_is_extracted_are_those_that_a_parser_rewrites() -> None:
-    inline = {name for each in FORMATS if each.inline for name in each.extensions.split()}
-    rewritten = {
-        name
-        for each in FORMATS
-        if not each.inline and each.module != "markup"  # which keeps the lines
-        for name in each.extensions.split()
-    }
+    extensions = {name: each for name, each in known_as().items() if "/" not in name}
+    inline = {name for name, each in extensions.items() if each.inline}
+    keeps_lines = inline | {name for name, each in extensions.items() if each.module == "markup"}
     pictures = set("png jpg jpeg gif bmp tif tiff".split())
-    assert EXTRACTED - pictures - {"url"} == rewritten
+    assert EXTRACTED - pictures - {"url"} == extensions.keys() - keeps_lines
     assert not inline & EXTRACTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from mcpvectordb.errors import NoText, ParseFailed
@@ -94,8 +95,10 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     columns = [at for at in range(width) if any(at < len(row) and row[at] for row in cells)]
     if len(cells) < 2 or len(columns) < 2:
         return prose("\n".join(", ".join(filter(None, row)) for row in cells))
-    lines = [_row([row[at] if at < len(row) else "" for at in columns]) for row in cells]
-    return "\n".join([lines[0], _row(["---"] * len(columns)), *lines[1:]])
+    shown = [[row[at] if at < len(row) else "" for at in columns] for row in cells]
+    shown.insert(1, ["---"] * len(columns))
+    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in shown)
+    return "\n".join(f"| {each} |" for each in lines)
 
 
 def checked_width(rows: Sequence[Sequence[str]]) -> int:
@@ -107,10 +110,6 @@ def checked_width(rows: Sequence[Sequence[str]]) -> int:
             "or turn its columns into rows"
         )
     return width
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def blocks(parts: Iterable[str]) -> str:
@@ -127,18 +126,6 @@ def with_lists(parts: Iterable[tuple[str, bool]]) -> str:
             written += ["\n" if item and after_item else "\n\n", text]
             after_item = item
     return "".join(written).strip("\n")
-
-
-def _title(source: Source, *candidates: object) -> str:
-    """Return the first candidate that says something, else the source's name.
-
-    At most 200 characters. Names that programs and templates give are no titles.
-    """
-    for candidate in candidates:
-        found = line(candidate) if isinstance(candidate, str) else ""
-        if found and not _NO_TITLE.fullmatch(found):
-            return found[:LONGEST_TITLE].rstrip()
-    return line(source.name)[:LONGEST_TITLE]
 
 
 def _first_heading(text: str) -> str:
@@ -201,17 +188,17 @@ def finish(
     if joined == "\n":
         raise no_text(source.name, nothing)
     about = dict(metadata or {})
-    headed = map(_first_heading, pages[:headings])
+    candidates = chain([about.pop("title", ""), title], map(_first_heading, pages[:headings]))
+    lines = (line(each) for each in candidates if isinstance(each, str))
+    # Names that programs and templates give are no titles.
+    telling = (each for each in lines if each and not _NO_TITLE.fullmatch(each))
+    shown = {key: _short(value) for key, value in about.items()}
     return Parsed(
         text=joined,
-        title=_title(source, about.pop("title", ""), title, *headed),
+        title=next(telling, line(source.name))[:LONGEST_TITLE].rstrip(),
         kind="markdown",
         pages=() if isinstance(text, str) else offsets,
-        metadata={
-            key: short
-            for key, value in about.items()
-            if (short := _short(value)) not in ("", None, [])
-        },
+        metadata={key: value for key, value in shown.items() if value not in ("", None, [])},
         note=note,
         images=images,
     )
