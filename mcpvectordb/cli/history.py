@@ -49,10 +49,13 @@ def history(
     NAME is a document's path, source or id, memory:7, the id of a vector, or a library. `history
     off` deletes the history and keeps none from now on; `history on` keeps it again.
     """
-    if name in ("on", "off"):
-        _switch(name, yes)
-        return
     with opened() as db:
+        if name in ("on", "off"):
+            if name == "off":
+                ask("What was replaced or deleted can no longer be undone.", yes)
+            db.keep_history(name == "on")
+            show(f"history is {name}")
+            return
         entries = db.history(name, since=since, limit=limit)
         diffs = {each.number: db.diff(each.number, name) for each in entries} if diff else {}
     if as_json:
@@ -63,14 +66,6 @@ def history(
         if diff:
             show_block(diffs[each.number])
     show(quantity(len(entries), "change"), err=True)
-
-
-def _switch(name: str, yes: bool) -> None:
-    with opened() as db:
-        if name == "off":
-            ask("What was replaced or deleted can no longer be undone.", yes)
-        db.keep_history(name == "on")
-    show(f"history is {name}")
 
 
 def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:

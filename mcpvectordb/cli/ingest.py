@@ -7,7 +7,7 @@ import hashlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,19 +119,19 @@ def ingest(
     }
     chosen = {"pattern": pattern, "ignore": ignore, "dry_run": dry_run, "embed": not no_embed}
     done = _Outcomes(verbose, as_json)
-    _check_installed(model)
+    if model:
+        from mcpvectordb.embedding import weights
+
+        # Refuses a model for a new database that is not an embedder on this machine.
+        folder = configured().models_folder()
+        weights.locate(weights.embedder(model, folder), folder)
     with (
         opened(make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
         resumable(db),
     ):
         _check_used(db, model, embeddings)
         for source in sources:
-            if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
-                _ingest_folder(db, source, done, **given, **chosen)
-            elif dry_run:
-                done.planned.append(("read", source))
-            else:
-                _ingest_source(db, source, done, **given, name=name, replace=replace)
+            _ingest_source(db, source, done, given, chosen, {"source": name, "replace": replace})
         try:
             # What failed stores nothing, so it does not start on what waited before either.
             stored = any(count for what, count in done.counts.items() if what != "failed")
@@ -141,15 +141,6 @@ def ingest(
             done.show(dry_run)
     if done.counts["failed"]:
         raise SystemExit(1)
-
-
-def _check_installed(model: str | None) -> None:
-    """Refuse a model for a new database that is not an embedder on this machine."""
-    if model:
-        from mcpvectordb.embedding import weights
-
-        folder = configured().models_folder()
-        weights.locate(weights.embedder(model, folder), folder)
 
 
 def _check_used(db: Database, model: str | None, embeddings: str | None) -> None:
@@ -264,38 +255,34 @@ class _Outcomes:
         self.embedded += synced.embedded
 
 
-def _ingest_folder(db: Database, folder: str, done: _Outcomes, **options: Any) -> None:
-    """Ingest the files of a folder; a failure is printed and does not stop the others."""
-    try:
-        with bar(f"reading {folder}", "files") as move:
-            done.add(db.documents.ingest_folder(folder, progress=move, **options))
-    except IngestError as error:
-        done.failed(error)
-
-
 def _ingest_source(
     db: Database,
     source: str,
     done: _Outcomes,
-    library: str,
-    metadata: dict[str, Any],
-    name: str | None,
-    replace: bool,
+    given: Mapping[str, Any],
+    of_folders: Mapping[str, Any],
+    of_stdin: Mapping[str, Any],
 ) -> None:
-    """Ingest a file, URL or standard input without embedding it; a failure is printed."""
+    """Ingest a folder, or without embedding it a file, URL or standard input.
+
+    A failure is printed and does not stop the others.
+    """
     try:
+        if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
+            with bar(f"reading {source}", "files") as move:
+                folder = db.documents.ingest_folder(source, progress=move, **given, **of_folders)
+                done.add(folder)
+            return
+        if of_folders["dry_run"]:
+            done.planned.append(("read", source))
+            return
         if source == "-":
             raw = sys.stdin.buffer.read()
-            stored = db.documents.ingest_text(
-                decode(raw),
-                source=name or f"stdin-{hashlib.sha256(raw).hexdigest()[:8]}",
-                library=library,
-                metadata=metadata,
-                replace=replace,
-                embed=False,
-            )
+            name = of_stdin["source"] or f"stdin-{hashlib.sha256(raw).hexdigest()[:8]}"
+            options = {**given, **of_stdin, "source": name}
+            stored = db.documents.ingest_text(decode(raw), embed=False, **options)
         else:
-            stored = db.documents.ingest(source, library=library, metadata=metadata, embed=False)
+            stored = db.documents.ingest(source, embed=False, **given)
         done.counts[_OUTCOMES.get(stored.status, stored.status)] += 1
         if stored.note:
             complain(f"{source}: {stored.note}")
