@@ -16,10 +16,12 @@ import click
 from mcpvectordb.cli.main import configured, opened
 from mcpvectordb.cli.options import (
     dry_run_option,
+    ignore_option,
     json_option,
     metadata_option,
     metadata_pair,
     no_embed_option,
+    pattern_option,
     verbose_option,
 )
 from mcpvectordb.cli.output import (
@@ -38,7 +40,6 @@ from mcpvectordb.cli.output import (
 from mcpvectordb.config import PRECISIONS
 from mcpvectordb.errors import Exists, IngestError, InvalidInput, ModelError
 from mcpvectordb.ingest.formats.charset import decode
-from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Embedded, Progress, counted_passages
 
 if TYPE_CHECKING:
@@ -56,19 +57,8 @@ if TYPE_CHECKING:
     help="The library to ingest into.",
 )
 @metadata_option
-@click.option(
-    "--pattern",
-    metavar="GLOB",
-    default=EVERYTHING,
-    show_default=True,
-    help="Which files of folders: * matches within one, **/ any folders, {md,txt} either.",
-)
-@click.option(
-    "--ignore",
-    metavar="GLOB",
-    multiple=True,
-    help="Files of folders to leave out, as in a .gitignore. Repeatable.",
-)
+@pattern_option
+@ignore_option
 @click.option(
     "--model",
     metavar="NAME",

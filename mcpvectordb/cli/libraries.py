@@ -15,8 +15,10 @@ from mcpvectordb.cli.options import (
     ask,
     check_library,
     dry_run_option,
+    ignore_option,
     json_option,
     no_embed_option,
+    pattern_option,
     verbose_option,
     yes_option,
 )
@@ -38,7 +40,6 @@ from mcpvectordb.cli.output import (
 )
 from mcpvectordb.errors import MCPVectorDBError, Refused, Unreadable
 from mcpvectordb.ingest.folders import IGNORE_FILES
-from mcpvectordb.ingest.globs import EVERYTHING
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -59,29 +60,11 @@ def library() -> None:
 @library.command()
 @click.argument("name")
 @click.argument("directory", metavar="DIR")
-@click.option(
-    "--pattern",
-    default=EVERYTHING,
-    show_default=True,
-    metavar="GLOB",
-    help="Which files: * matches within a folder, **/ any folders, {md,txt} one of both.",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="GLOB",
-    help="Files to leave out, as in a .gitignore. Repeatable.",
-)
+@pattern_option
+@ignore_option
 @click.option("--description", default="", metavar="TEXT", help="What the library is about.")
 @yes_option
-def add(
-    name: str,
-    directory: str,
-    pattern: str,
-    ignore: tuple[str, ...],
-    description: str,
-    yes: bool,
-) -> None:
+def add(name: str, directory: str, description: str, yes: bool, **chosen: Any) -> None:
     """Let a library follow a folder.
 
     .gitignore and .mcpvectordbignore files in it are obeyed. Run it again to change the options.
@@ -89,7 +72,6 @@ def add(
     folder that are not taken in.
     """
     with opened(make=True) as db:
-        chosen: dict[str, Any] = {"pattern": pattern, "ignore": ignore}
         found = _library(db, name)
         if found and found.documents:
             dropped = db.documents.dropped_by(name, directory, **chosen)

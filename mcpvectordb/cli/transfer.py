@@ -14,7 +14,7 @@ from mcpvectordb.cli.options import dry_run_option, json_option, library_option,
 from mcpvectordb.cli.output import bar, busy, embedded_in, quantity, show, show_result
 
 if TYPE_CHECKING:
-    from mcpvectordb import Imported, Published
+    from mcpvectordb import Imported
 
 _NOUNS = {
     "documents": "document",
@@ -173,20 +173,20 @@ def publish(url: str, origin: str | None, libraries: tuple[str, ...], as_json: b
         f"{done.waiting:,} passages wait for their embedding and are found by words: run `embed`, "
         "then publish again"
     )
-    notes = (waiting if done.waiting else "", done.notice)
-    show_result(done, _published(done), notes, as_json=as_json)
-
-
-def _published(done: Published) -> Iterator[str]:
-    yield f"published as {done.origin} in {done.seconds:.1f} s"
-    for shelf in ("documents", "memories", "vectors"):
-        each = getattr(done, shelf)
+    lines = [f"published as {done.origin} in {done.seconds:.1f} s"]
+    for noun, each in (
+        ("document", done.documents),
+        ("memory", done.memories),
+        ("vector", done.vectors),
+    ):
         if each.changes or each.unchanged:
             total = each.changes + each.unchanged - each.deleted
-            yield (
-                f"  {quantity(total, _NOUNS[shelf])}: {each.added:,} added, {each.updated:,} "
-                f"updated, {each.deleted:,} deleted, {each.unchanged:,} unchanged"
+            lines.append(
+                f"  {quantity(total, noun)}: {each.added:,} added, {each.updated:,} updated, "
+                f"{each.deleted:,} deleted, {each.unchanged:,} unchanged"
             )
+    notes = (waiting if done.waiting else "", done.notice)
+    show_result(done, lines, notes, as_json=as_json)
 
 
 @click.command()
