@@ -325,20 +325,25 @@ class Database:
         """
         from mcpvectordb.merge import FileMerge
 
-        other_path = self._checked_other(path)
-        with self._opened_other(other_path) as other:
+        self._file.require_file("merging")
+        source = Path(path).expanduser()
+        if not source.is_file():
+            raise InvalidInput(f"there is no file {source} to merge")
+        if not self._file.memory and source.samefile(self.path):
+            raise InvalidInput(f"{source} is the database itself: name another file")
+        if self.read_only:
+            raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
+        with self._opened_other(source) as other:
             try:
                 merged = FileMerge(self._side, other._side, progress).run()
             except Damaged as error:
-                raise Damaged(
-                    f"{other_path} was not merged, and nothing changed: {error}"
-                ) from None
+                raise Damaged(f"{source} was not merged, and nothing changed: {error}") from None
         with self._file.reading(limited=False) as sql:
             model = active_model(sql)
             waiting = self._encoder.pending(sql, model) if model else 0
         self.documents.unpublished.clean()
         note = f"waiting for their embeddings: {counted_passages(waiting)}" if waiting else ""
-        return replace(merged, path=str(other_path), note=note)
+        return replace(merged, path=str(source), note=note)
 
     def sync_with(
         self, path: str | os.PathLike[str], *, progress: ProgressCallback | None = None
@@ -349,17 +354,6 @@ class Database:
         merged = self.merge(path, progress=progress)
         with Database(path, config=replace(self.config, read_only=False)) as other:
             return merged, other.merge(self.path, progress=progress)
-
-    def _checked_other(self, path: str | os.PathLike[str]) -> Path:
-        self._file.require_file("merging")
-        other = Path(path).expanduser()
-        if not other.is_file():
-            raise InvalidInput(f"there is no file {other} to merge")
-        if not self._file.memory and other.samefile(self.path):
-            raise InvalidInput(f"{other} is the database itself: name another file")
-        if self.read_only:
-            raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
-        return other
 
     @contextlib.contextmanager
     def _opened_other(self, path: Path) -> Iterator[Database]:
