@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -161,28 +161,17 @@ def multi_get(
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option("--library", "-l", metavar="NAME", help="The library to move it to.")
 @no_embed_option
-def update(
-    name: str,
-    metadata: tuple[str, ...],
-    title: str | None,
-    library: str | None,
-    no_embed: bool,
-) -> None:
+def update(name: str, metadata: tuple[str, ...], no_embed: bool, **fields: Any) -> None:
     """Change the metadata, title or library of a document, by path, id or #hash.
 
     -m KEY=VALUE sets a key, -m KEY=null removes it. What is given here stays when the document's
     file changes.
     """
-    patch = dict(metadata_pair(each) for each in metadata)
+    if metadata:
+        fields["metadata_patch"] = dict(metadata_pair(each) for each in metadata)
     with opened() as db:
         [document] = _only(db, [name])
-        done = db.documents.update(
-            document.id,
-            metadata_patch=patch if metadata else None,
-            title=title,
-            library=library,
-            embed=not no_embed,
-        )
+        done = db.documents.update(document.id, embed=not no_embed, **fields)
     show(f"{'unchanged' if done.status == 'skipped' else 'updated'} {done.document.path}")
     if done.note:
         complain(done.note)

@@ -113,20 +113,13 @@ def _imported(done: Imported) -> Iterator[str]:
 @click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--format",
-    "format",
     type=click.Choice(["jsonl", "markdown", "csv", "parquet"]),
     help="The format; otherwise the name decides: .jsonl, .csv, .parquet, or a folder of Markdown.",
 )
 @library_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing file by the complete export.")
 @json_option
-def export(
-    target: Path,
-    format: str | None,
-    library: str | None,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def export(target: Path, as_json: bool, **options: Any) -> None:
     """Write everything as JSONL, Markdown, CSV or Parquet.
 
     JSONL holds all of the file, and `import` makes an equal one of it. A folder gets a Markdown
@@ -134,13 +127,7 @@ def export(
     their embeddings. Safe while other processes use the database.
     """
     with opened(read_only=True) as db, bar("exporting", "items") as progress:
-        done = db.export_to(
-            target,
-            format=format,  # type: ignore[arg-type]  # click has checked it
-            library=library,
-            overwrite=overwrite,
-            progress=progress,
-        )
+        done = db.export_to(target, progress=progress, **options)
     shelves = ("documents", "memories", "vectors")
     counts = [quantity(n, _NOUNS[each]) for each in shelves if (n := getattr(done, each))]
     line = f"exported to {done.path} ({done.format}): {', '.join(counts) or 'nothing'}"
