@@ -25,7 +25,7 @@ from mcpvectordb import dates
 T = TypeVar("T")
 
 Mode = Literal["hybrid", "text", "vector"]
-Status = Literal["indexed", "replaced", "updated", "skipped"]
+Status = Literal["indexed", "replaced", "updated", "unchanged"]
 Metric = Literal["cosine", "dot", "euclidean"]
 
 
@@ -121,6 +121,9 @@ def _compared(record: Any) -> tuple[Any, ...]:
     )
 
 
+UNREAD_PAGES = "unread_pages"
+"""The metadata with the pages of a PDF that only OCR can read, where it was not installed."""
+
 # Of what is read from these, the text has lines of its own.
 EXTRACTED = frozenset(
     """
@@ -187,24 +190,24 @@ class Coverage(Record):
     """How many documents are found by meaning: each is in one of the first four groups.
 
     embedded          all of its passages have an embedding
-    partly            some have one, the others wait for it
+    partly_embedded   some have one, the others wait for it
     waiting           all of its passages wait
     empty             it has no passages, as after the salvage of a damaged file
-    copies            documents beyond the first of each content
-    contents_waiting  contents that no completely embedded document has
+    identical         documents with the same content as another, beyond the first of them
+    distinct_waiting  how many different contents are in no completely embedded document
     """
 
     embedded: int
-    partly: int
+    partly_embedded: int
     waiting: int
     empty: int
-    copies: int
-    contents_waiting: int
+    identical: int
+    distinct_waiting: int
 
     @property
     def any(self) -> bool:
         """Whether any document is found by meaning, at least in part."""
-        return self.embedded + self.partly > 0
+        return self.embedded + self.partly_embedded > 0
 
 
 class Backlog(Record):
@@ -507,7 +510,7 @@ class Ingested(Record):
     """The result of an ingest or an update; `pending` chunks have no embedding yet.
 
     status  "indexed" (new), "replaced" (other content), "updated" (only metadata, title or library)
-            or "skipped" (unchanged: it was stored like this already)
+            or "unchanged" (it was stored like this already)
     note    why chunks are pending, unless this was requested, and what could not be read
     """
 

@@ -12,19 +12,23 @@ import secrets
 import socket
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import INVALID_REQUEST
+from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.connections import (
@@ -36,6 +40,7 @@ from mcpvectordb_server.connections import (
     is_loopback,
     usable_token,
 )
+from mcpvectordb_server.stdio import unanswerable
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The answer to a CORS preflight: what a page of an allowed origin may send.
@@ -89,6 +94,41 @@ class AccessGate(Gate):
             headers.add_vary_header("Origin")
 
 
+class AnsweredMessages:
+    """Stands before the SDK: a message that it would not answer is refused (400), with the reason.
+
+    As MCP 2025-03-26 has it for input that a server cannot accept, the error has no id.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the message in a request's body, or pass the request on with it."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        read: deque[Message] = deque()
+        body, more = bytearray(), True
+        while more and len(body) <= LIMITS.max_body:  # beyond this the SDK refuses it
+            read.append(await receive())
+            body += read[-1].get("body", b"")
+            more = read[-1].get("more_body", False)
+        reason = ""
+        with suppress(ValueError):  # which the SDK answers
+            reason = unanswerable(from_json(body))
+        if reason:
+            error = {"code": INVALID_REQUEST, "message": f"Invalid request: {reason}"}
+            answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+            await answer(scope, receive, send)
+            return
+
+        async def again() -> Message:
+            return read.popleft() if read else await receive()
+
+        await self._app(scope, again, send)
+
+
 def application(
     server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]
 ) -> ASGIApp:
@@ -99,7 +139,7 @@ def application(
         app = server.streamable_http_app(
             max_request_body_size=LIMITS.max_body, transport_security=_SDK_SECURITY
         )
-    return AccessGate(app, token=token, hosts=hosts)
+    return AccessGate(AnsweredMessages(app), token=token, hosts=hosts)
 
 
 def _sse(server: Server[Any]) -> Starlette:

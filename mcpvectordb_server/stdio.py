@@ -50,10 +50,10 @@ async def _inward(incoming: Any, to_server: Any, outgoing: Any, waiting: set[Any
             if parsed is None:
                 continue
             message = parsed.message
-            if isinstance(message, types.JSONRPCNotification) and not message.method.startswith(
-                NOTIFICATIONS
-            ):  # which is how the SDK reads a request whose id is 1.5, true, null or missing
-                await _refuse(outgoing, None, f"{message.method} needs an id: text or whole number")
+            if isinstance(message, types.JSONRPCNotification) and (
+                reason := unanswerable({"method": message.method})
+            ):
+                await _refuse(outgoing, None, reason)
                 continue
             if isinstance(message, types.JSONRPCRequest):
                 waiting.add(message.id)
@@ -92,12 +92,23 @@ async def _recover(error: Exception, outgoing: Any) -> SessionMessage | None:
         # Whoever sends a batch waits for each of its requests.
         ids: list[str | int | None] = list(dict.fromkeys(map(_id, content)))
         for id in [each for each in ids if each is not None] or ids:
-            await _refuse(outgoing, id, "batches are not supported: send each message by itself")
+            await _refuse(outgoing, id, unanswerable(content))
     elif broken:
         await _refuse(outgoing, _id(content), reason, types.PARSE_ERROR)
     else:
         await _refuse(outgoing, _id(content), reason)
     return None
+
+
+def unanswerable(content: Any) -> str:
+    """Why there is no answer to a message, although its sender waits for one; "" if there is."""
+    if isinstance(content, list):
+        return "batches are not supported: send each message by itself"
+    method = content.get("method") if isinstance(content, dict) else None
+    # The SDK takes a request whose id is 1.5, true, null or missing for a notification.
+    if isinstance(method, str) and not method.startswith(NOTIFICATIONS) and _id(content) is None:
+        return f"{method} needs an id: text or whole number"
+    return ""
 
 
 def _id(content: Any) -> str | int | None:

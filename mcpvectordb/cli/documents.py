@@ -172,7 +172,7 @@ def update(name: str, metadata: tuple[str, ...], no_embed: bool, **fields: Any) 
     with opened() as db:
         [document] = _only(db, [name])
         done = db.documents.update(document.id, embed=not no_embed, **fields)
-    show(f"{'unchanged' if done.status == 'skipped' else 'updated'} {done.document.path}")
+    show(f"{done.status} {done.document.path}")
     if done.note:
         complain(done.note)
 

@@ -190,7 +190,7 @@ def embed_pending(db: Database) -> Embedded:
     return Embedded(chunks=chunks, tokens=last[0].tokens, seconds=time.monotonic() - began)
 
 
-_OUTCOMES = {"skipped": "unchanged", "updated": "metadata updated"}
+_OUTCOMES = {"updated": "metadata updated"}
 
 
 class _Outcomes:

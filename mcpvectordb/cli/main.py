@@ -331,6 +331,7 @@ def _message(error: click.ClickException) -> str:
         lambda kind: f"is not a {'whole ' * (kind[1] == 'integer')}number.",
         error.format_message(),
     )
+    message = re.sub(r"is not in the range x>=(\d+)\.", r"is less than \1.", message)
     command = error.ctx.command.name if isinstance(error, click.UsageError) and error.ctx else ""
     if isinstance(error, click.NoSuchOption) and command == "search":
         return f"{message} {_EXCLUDING}"

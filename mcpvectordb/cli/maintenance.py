@@ -20,11 +20,11 @@ _TOLD = {
     "bytes": "bytes",
     "history_bytes": "bytes of history",
     "documents": "documents",
-    "embedded": "  found by meaning",
-    "partly": "  in part so far",
-    "waiting": "  not yet",
+    "embedded": "  embedded",
+    "partly_embedded": "  partly embedded",
+    "waiting": "  to be embedded",
     "empty": "  without text",
-    "copies": "  same as another one",
+    "identical": "  same as another one",
     "chunks": "passages",
     "pending": "  to be embedded",
     "libraries": "libraries",
@@ -43,8 +43,8 @@ SLOW_BYTES = 10**9  # of a file whose space takes about a second to be measured
 def status(as_json: bool) -> None:
     """Show counts, the model, what takes the space, and what is not embedded yet.
 
-    Each document is found by meaning, in part, not yet, or has no text. What is 0 is left out;
-    --json has everything, under the names that Python has.
+    A document that is embedded is found by meaning, every other one by words only. What is 0 is
+    left out; --json has everything, under the names that Python has.
     """
     with opened() as db:
         stats, coverage, libraries = db.stats(), db.documents.coverage(), db.documents.libraries()
@@ -61,14 +61,14 @@ def status(as_json: bool) -> None:
     facts = {**stats.to_dict(), **coverage.to_dict(), "parser": _confinement()}
     per_library = [{**each.to_dict(), "waiting": waiting[each.name]} for each in libraries]
     result = {**facts, "space": space, "backlogs": backlogs, "libraries": per_library}
-    told = {label: facts[name] for name, label in _TOLD.items() if facts[name] not in ("", 0, [])}
+    told = [(label, facts[name]) for name, label in _TOLD.items() if facts[name] not in ("", 0, [])]
     if stats.origins:
-        told["published from"] = ", ".join(stats.origins)
+        told.append(("published from", ", ".join(stats.origins)))
     total = sum(space.values())
     lines = [
         *(
             f"{name:<22} {value:,}" if isinstance(value, int) else f"{name:<22} {value}"
-            for name, value in told.items()
+            for name, value in told
         ),
         *(f"  {what:<24} {size:>15,} bytes {size / total:6.1%}" for what, size in space.items()),
         *(f"  {library_line(each, waiting[each.name])}" for each in libraries),

@@ -151,14 +151,14 @@ def verify(quotation: str, document: str | None, page: int | None, as_json: bool
 
     The answer is exact, spacing (with other spacing, hyphens or quotation marks), case (with
     capital and small letters exchanged), elsewhere or absent, with the place and the SHA-256 of the
-    text. The exit code is 1 for the last three.
+    text. The exit code is 0 where it stands, in the first three of these, and 1 where it does not.
     """
     with opened() as db:
         found = db.verify(quotation, document=document, page=page)
     show_result(found, _verified(found), as_json=as_json)
     if found.note:
         complain(found.note)
-    if found.status in ("case", "elsewhere", "absent"):
+    if found.status in ("elsewhere", "absent"):
         raise SystemExit(1)
 
 
@@ -176,4 +176,4 @@ def _place(item: Document | Memory, first: int, last: int = 0) -> str:
 
     if isinstance(item, Document):
         return item.place(first, last)
-    return f"context {item.id}:{first}-{last}" if last > first else f"context {item.id}:{first}"
+    return f"memory {item.id}:{first}-{last}" if last > first else f"memory {item.id}:{first}"

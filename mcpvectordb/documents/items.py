@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
-from mcpvectordb.documents import rows
+from mcpvectordb.documents import libraries, rows
 from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
@@ -154,8 +154,7 @@ class DocumentItems(TextItems, ABC):
     def label(cls, sql: Sql, version: Version) -> str:
         """The path of a document in listings."""
         library, source = version.item.place, version.item.name
-        root = sql.execute("SELECT root FROM libraries WHERE name = ?", (library,)).get
-        return rows.path(library, source, root or "")
+        return rows.path(library, source, libraries.root(sql, library))
 
     @classmethod
     def owner(cls, version: Version) -> int:

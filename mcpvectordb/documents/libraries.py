@@ -38,7 +38,7 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf
 from mcpvectordb.ingest.globs import compile_glob, rules_of_patterns
 from mcpvectordb.metadata import decode_list, storable
-from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.storage.dialect import SQLITE, Sql
 from mcpvectordb.storage.file import File
 
 _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
@@ -168,6 +168,7 @@ class LibraryVersions(VersionedShelf):
         """Let a library follow no folder; its documents stay."""
         with self._file.writing() as sql:
             if self.find(sql, item) is not None:
+                ingested_from(sql, item.name, root(sql, item.name))
                 with self.changing(sql, item.name):
                     sql.execute("DELETE FROM libraries WHERE name = ?", (item.name,))
 
@@ -211,6 +212,32 @@ def followed(sql: Sql, name: str | None = None) -> list[FollowedLibrary]:
             f"{name[:LONGEST_QUOTE]} FOLDER`"
         )
     return found
+
+
+def root(sql: Sql, name: str) -> str:
+    """The folder below which a library has its files; "" if there is none."""
+    found = sql.execute(f"SELECT {SQLITE.root} FROM (SELECT ? AS library) d", (name,)).get
+    return found or ""
+
+
+def ingested_from(sql: Sql, name: str, folder: str) -> None:
+    """Let the paths of a library that follows no folder be those below the one it is ingested from.
+
+    After ingests from several folders it is the one that holds them all.
+    """
+    before = root(sql, name)
+    if (
+        before
+        and sql.execute(
+            "SELECT 1 FROM published_documents WHERE library = ? AND source > ? AND source < ?",
+            (name, *bounds(before)),
+        ).fetchone()
+    ):
+        folder = os.path.commonpath([before, folder])
+    sql.execute(
+        "INSERT OR REPLACE INTO settings (name, value) VALUES ('folder:' || ?, ?)",
+        (name, json.dumps(folder)),
+    )
 
 
 def check_selection(pattern: str, ignore: Sequence[str]) -> None:

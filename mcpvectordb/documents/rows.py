@@ -60,12 +60,16 @@ PENDING = (
     f"WHERE p.chunk = c.id AND c.owner = d.key AND p.model = {ACTIVE_KEY})"
 )
 # `path` in SQL, in a file.
+_FOLDER = (
+    f"(SELECT rtrim(root, '{os.sep}') || '{os.sep}' AS folder "
+    f"FROM (SELECT {SQLITE.root} AS root) WHERE root <> '')"
+)
 PATH = (
-    "(d.library || '/' || coalesce((SELECT "
-    f"replace(substr(d.source, length(rtrim(l.root, '{os.sep}')) + 2), '{os.sep}', '/') "
-    "FROM libraries l WHERE l.name = d.library AND l.root <> '' AND "
-    f"substr(d.source, 1, length(rtrim(l.root, '{os.sep}')) + 1) = "
-    f"rtrim(l.root, '{os.sep}') || '{os.sep}'), ltrim(d.source, '/')))"
+    "coalesce((SELECT d.library || '/' || "
+    f"replace(substr(d.source, length(folder) + 1), '{os.sep}', '/') "
+    f"FROM {_FOLDER} WHERE substr(d.source, 1, length(folder)) = folder), "
+    "iif(substr(d.source, 1, length(d.library) + 1) = d.library || '/', '', d.library || '/') "
+    "|| ltrim(d.source, '/'))"
 )
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
 _CHUNK = ("position", "start", "end", "first_line", "last_line", "page", "header", "footer")
@@ -214,11 +218,14 @@ def by_key(sql: Sql, key: int) -> Document:
 def path(library: str, source: str, root: str) -> str:
     """A document's path in listings: its library, then its place in the library's folder.
 
-    Without such a folder it is the library, then the source.
+    Without such a folder it is the library, then the source, unless that names the library itself:
+    plans/q4.md in the library plans is no plans/plans/q4.md.
     """
     folder = os.path.join(root, "") if root else ""  # noqa: PTH118 - the slash at the end is wanted
     if folder and source.startswith(folder):
         return f"{library}/{source[len(folder) :].replace(os.sep, '/')}"
+    if source.startswith(f"{library}/"):
+        return source
     return f"{library}/{source.lstrip('/')}"
 
 
@@ -349,7 +356,7 @@ def nearest(sql: Sql, name: str) -> list[str]:
     bare = _unquoted(storable(name, "name"))
     if bare.startswith("#"):
         return []
-    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, _, _ in _paths(sql)))
+    return fuzzy.nearest(re.sub(r"(:\d+){1,2}$", "", bare), (shown for shown, *_ in _paths(sql)))
 
 
 def matching(sql: Sql, pattern: str) -> list[int]:
@@ -359,7 +366,7 @@ def matching(sql: Sql, pattern: str) -> list[int]:
         key
         for _, key in sorted(
             (shown, key)
-            for shown, library, key in _paths(sql)
+            for shown, library, _, key in _paths(sql)
             if matches(shown) or matches(shown[len(library) + 1 :])
         )
     ]
@@ -419,7 +426,8 @@ class _Finder:
             key
             for library, root in self._libraries
             if name.startswith(f"{library}/")
-            for key in _at(sql, library, root, name[len(library) + 1 :])
+            for inside in (name[len(library) + 1 :], name)
+            for key in _at(sql, library, root, inside)
         ]
         yield [key for library, root in self._libraries for key in _at(sql, library, root, name)]
         if hash := _HASH.fullmatch(name):
@@ -439,8 +447,11 @@ class _Finder:
             if name.strip("/"):
                 wanted.setdefault(name.lstrip("/"), []).append(name)
         found: dict[str, list[tuple[bool, int, str, int]]] = {}
-        for shown, _, key in _paths(self._sql, {each.rpartition("/")[2] for each in wanted}):
-            for end in _ends(shown):
+        last_parts = {each.rpartition("/")[2] for each in wanted}
+        for shown, library, source, key in _paths(self._sql, last_parts):
+            # What was shown before the library got its folder, or another one, ends the source too.
+            ends = set(_ends(source))
+            for end in {shown, *ends, *(f"{library}/{each}" for each in ends)}:
                 for name in wanted.get(end, ()):
                     if end != shown or name == shown:
                         rank = (shown != name, len(shown), shown, -key)
@@ -448,13 +459,12 @@ class _Finder:
         return found
 
 
-def _ends(shown: str) -> Iterator[str]:
-    """A path, and what follows each of its slashes."""
-    yield shown
-    at = shown.find("/")
-    while at >= 0:
-        yield shown[at + 1 :]
-        at = shown.find("/", at + 1)
+def _ends(source: str) -> Iterator[str]:
+    """A source without the slashes before it, and what follows each of its others."""
+    rest = source.replace(os.sep, "/").lstrip("/")
+    while rest:
+        yield rest
+        rest = rest.partition("/")[2]
 
 
 def _at(sql: Sql, library: str, root: str | None, inside: str) -> Iterator[int]:
@@ -473,8 +483,10 @@ def _at(sql: Sql, library: str, root: str | None, inside: str) -> Iterator[int]:
         )
 
 
-def _paths(sql: Sql, last_parts: Collection[str] | None = None) -> Iterator[tuple[str, str, int]]:
-    """(path, library, key) of all documents, or of those whose source has such a last part."""
+def _paths(
+    sql: Sql, last_parts: Collection[str] | None = None
+) -> Iterator[tuple[str, str, str, int]]:
+    """(path, library, source, key) of all documents, or of those whose source ends with such."""
     # One ending is left to SQLite, which is faster; a set of them is not.
     ending = next(iter(last_parts)) if last_parts is not None and len(last_parts) == 1 else ""
     narrowed = " WHERE substr(d.source, length(d.source) - ?) = ?" if ending else ""
@@ -486,7 +498,7 @@ def _paths(sql: Sql, last_parts: Collection[str] | None = None) -> Iterator[tupl
         deadline.check("comparing the names of documents")
         last = source.replace(os.sep, "/").rpartition("/")[2]
         if last_parts is None or last in last_parts:
-            yield path(library, source, root or ""), library, key
+            yield path(library, source, root or ""), library, source, key
 
 
 def _unquoted(name: str) -> str:

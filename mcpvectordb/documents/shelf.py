@@ -104,7 +104,7 @@ class Documents:
     ) -> Ingested:
         """Ingest a file, an http(s) URL, or bytes that you have read: `Source`.
 
-        A source that is in the library already is skipped if its bytes are unchanged, and replaced
+        A source that is in the library already stays if its bytes are unchanged, and is replaced
         otherwise; the old document stays until the new one is stored. The keys of `metadata` are
         set in either case (unless `update_metadata` is False, in the first one); what was given
         before stays, and wins over what the source says of itself. With `embed=False` it is
@@ -163,7 +163,7 @@ class Documents:
         )
         report(Progress(step="parse", done=1, total=1, chunks_known=len(prepared.spans)))
         [stored] = self.writer.write_all([prepared])
-        if stored.status == "skipped":
+        if stored.status == "unchanged":
             stored = self._set_keys(stored, given)
         done = self._finish(stored, embed, progress, deadline)
         return dataclasses.replace(done, note=_joined(parsed.note, done.note))
@@ -708,11 +708,11 @@ class Documents:
             ).get
         return Coverage(
             embedded=documents - partly - waiting - empty,
-            partly=partly,
+            partly_embedded=partly,
             waiting=waiting,
             empty=empty,
-            copies=documents - contents,
-            contents_waiting=contents - embedded_contents,
+            identical=documents - contents,
+            distinct_waiting=contents - embedded_contents,
         )
 
     def why_empty(self, *, library: str | None = None, where: Where | None = None) -> str:
@@ -937,6 +937,8 @@ class Documents:
                 if checked_name(name) not in known:
                     raise NotFound(unknown_name("library", name, known))
                 self.library_versions.remove(Item(LibraryVersions.shelf, "", name))
+                if not keep_documents:
+                    sql.execute("DELETE FROM settings WHERE name = 'folder:' || ?", (name,))
             self._folders.forget(name)
             while not keep_documents and (some := self.delete(library=name)):
                 removed += some
@@ -1006,7 +1008,7 @@ class Documents:
             if found is None:
                 return None
             key, etag, modified = found
-            return Written("skipped", key, rows.by_key(sql, key)), etag, modified
+            return Written("unchanged", key, rows.by_key(sql, key)), etag, modified
 
     def _set_keys(self, known: Written, given: Mapping[str, Any] | None) -> Written:
         """Set the keys of metadata that are given in a document that was there."""
@@ -1040,7 +1042,7 @@ class Documents:
         done = []
         for status, key, document in stored:
             pending, note = waiting.get(key, 0), ""
-            if embed and pending and status == "skipped" and not error:
+            if embed and pending and status == "unchanged" and not error:
                 note = (
                     f"already stored; {pending:,} of {counted_passages(document.chunks)} still "
                     "wait for embedding"

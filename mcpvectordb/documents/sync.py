@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import __version__
 from mcpvectordb.config import Config, how_to_allow
+from mcpvectordb.documents import libraries
 from mcpvectordb.documents.items import DocumentChange
 from mcpvectordb.documents.libraries import FollowedLibrary, bounds
 from mcpvectordb.documents.write import (
@@ -63,7 +64,14 @@ from mcpvectordb.ingest.folders import Skipped, Walk
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.ingest.ocr import Tesseract
 from mcpvectordb.ingest.worker import Worker
-from mcpvectordb.records import Embedded, Progress, ProgressCallback, Source, Synced
+from mcpvectordb.records import (
+    UNREAD_PAGES,
+    Embedded,
+    Progress,
+    ProgressCallback,
+    Source,
+    Synced,
+)
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.store import OpenStore
@@ -187,8 +195,18 @@ class FolderSync:
                 )
         else:
             self._vanished = tuple(sorted(set(vanished.values())))
+            if to_read or comparison.unchanged:
+                self._note_folder()
         self._write_notes()
         return comparison
+
+    def _note_folder(self) -> None:
+        """Let paths be those below this folder, unless they are below one around it already."""
+        name, folder = self._library.name, self._library.root
+        with self._file.reading(limited=False) as sql:
+            known = libraries.root(sql, name)
+        if not known or not Path(folder).is_relative_to(known):
+            self._later(partial(libraries.ingested_from, name=name, folder=folder))
 
     def _compare(self) -> _FolderDiff:
         return _FolderDiff(self._store, self._library, self._keep)
@@ -338,7 +356,7 @@ class FolderSync:
             waiting = encoder.pending_by_owner(sql, index, [each.key for each in done])
         self._chunks += sum(waiting.values())
         for prepared, written in zip(self._waiting, done, strict=True):
-            moved = prepared.moved is not None and written.status != "skipped"
+            moved = prepared.moved is not None and written.status != "unchanged"
             self._counts["moved" if moved else written.status] += 1
         self._waiting.clear()
         # What the model can embed within a batch or two need not be found before.
@@ -502,7 +520,7 @@ class _FolderDiff:
     def synced(self, library: str, counts: Counter[str]) -> Synced:
         """The result for a library of which so many files had each outcome."""
         skipped = self.skipped + self.walk.skipped
-        known = self.unchanged + counts["unchanged"] + counts["skipped"]
+        known = self.unchanged + counts["unchanged"]
         return Synced(
             library=library,
             indexed=counts["indexed"],
@@ -557,10 +575,13 @@ def stored_files(store: OpenStore, library: FollowedLibrary) -> Iterator[StoredF
     """
     last, end = bounds(library.root)
     rows_per_page, readable = store.tuning.rows_per_page, reads(store.config)
+    seen = "mtime_ns"
+    if Tesseract.found(store.config):  # what could not be read without it is read again
+        seen = f"iif(instr(metadata, '\"{UNREAD_PAGES}\"'), -1, mtime_ns)"
     while True:
         with store.file.reading(limited=False) as sql:
             rows = sql.execute(
-                "SELECT source, size, mtime_ns, key, '' FROM published_documents "
+                f"SELECT source, size, {seen}, key, '' FROM published_documents "
                 "WHERE library = ?1 AND source > ?2 AND source < ?3 "
                 "UNION ALL SELECT path, size, mtime_ns, NULL, reason FROM library_skipped "
                 "WHERE library = ?1 AND path > ?2 AND path < ?3 AND version = ?4 "

@@ -52,7 +52,7 @@ from mcpvectordb.index.chunks import NewChunks, active_model
 from mcpvectordb.index.spans import ItemText
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import Document, Parsed, Source, Status
+from mcpvectordb.records import UNREAD_PAGES, Document, Parsed, Source, Status
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
 from mcpvectordb.text.tokens import mostly_foreign
@@ -212,7 +212,7 @@ class DocumentWriter(DocumentItems):
         """
         old, known = _of_source(sql, document)
         if known is not None:  # another process has written it meanwhile
-            return "skipped", known
+            return "unchanged", known
         document = _with_overrides(sql, document, old)
         key = _insert(sql, document, self._history.stamp(sql))
         new.append(NewChunks(key, document.title, document.content.text, document.spans))
@@ -230,7 +230,7 @@ class DocumentWriter(DocumentItems):
             with self._file.writing() as sql:
                 old, known = _of_source(sql, document)
                 if known is not None:
-                    return _written(sql, [("skipped", known)])[0]
+                    return _written(sql, [("unchanged", known)])[0]
                 document = _with_overrides(sql, document, old)
                 key = _insert(sql, document, 0)  # `publish` gives it a stamp
                 self.unpublished.begin(sql, key)
@@ -256,7 +256,7 @@ class DocumentWriter(DocumentItems):
         old, known = _of_source(sql, document)
         if known is not None:
             self.unpublished.give_up(key)
-            return "skipped", known
+            return "unchanged", known
         self.unpublished.publish(sql, key)
         same = _of_item(sql, document, key)
         replaced = self._take_place(sql, key, document, old, same, packed)
@@ -288,7 +288,12 @@ class DocumentWriter(DocumentItems):
         return replaced
 
     def known(self, library: str, contents: Iterable[tuple[str, str]]) -> list[Written | None]:
-        """What is stored of each pair of a source and the hash of its content, "skipped"."""
+        """What is stored of each pair of a source and the hash of its content, "unchanged".
+
+        A document with pages that can be read only now is not.
+        """
+        from mcpvectordb.ingest.ocr import Tesseract
+
         wanted = list(contents)
         with self._file.reading(limited=False) as sql:
             found = rows.selected(
@@ -299,12 +304,14 @@ class DocumentWriter(DocumentItems):
                 json.dumps([source for source, _ in wanted]),
             )
         by_content = {
-            (each.source, each.hash): Written("skipped", key, each) for key, each in found.items()
+            (each.source, each.hash): Written("unchanged", key, each)
+            for key, each in found.items()
+            if UNREAD_PAGES not in each.metadata or Tesseract.found(self.store.config) is None
         }
         return [by_content.get(each) for each in wanted]
 
     def say(self, key: int, change: DocumentChange) -> Written:
-        """Make a change of what people say of a document, which is "updated" or "skipped".
+        """Make a change of what people say of a document, which is "updated" or "unchanged".
 
         A new title is kept first and then written, with the text, as a document of its own in the
         place of this one: a long one takes several transactions. The next call finishes that.
@@ -313,7 +320,7 @@ class DocumentWriter(DocumentItems):
             with self._file.writing() as sql:
                 changed, title = self.update(sql, key, change)
                 found = DocumentItems.by_key(sql, key)
-                done = _written(sql, [("updated" if changed else "skipped", key)])[0]
+                done = _written(sql, [("updated" if changed else "unchanged", key)])[0]
                 if not title or found is None:
                     return done
                 content = self.stored(sql, key)
@@ -396,7 +403,7 @@ class DocumentWriter(DocumentItems):
         done = []
         for said, each in batch:
             stored = each if isinstance(each, Written) else next(written)
-            if stored.status == "skipped" and said != DocumentChange():
+            if stored.status == "unchanged" and said != DocumentChange():
                 stored = self.say(stored.key, said)
             done.append(stored)
         return done
@@ -698,17 +705,20 @@ def _of_source(sql: Sql, document: PreparedDocument) -> tuple[list[int], int | N
         return [], None
     _, library, source, _ = document.version.item
     stored: list[Any] = sql.execute(
-        "SELECT key, hash FROM published_documents WHERE library = ? AND source = ? ORDER BY key",
+        "SELECT key, hash, metadata FROM published_documents WHERE library = ? AND source = ? "
+        "ORDER BY key",
         (library, source),
     ).fetchall()
     wanted = (document.version.fields or {})["hash"]
-    same = next((key for key, hash in stored if hash == wanted), None)
-    if stored and same is None and not document.replaces:
+    same = {key: held for key, hash, held in stored if hash == wanted}
+    if stored and not same and not document.replaces:
         raise Exists(
             f"the library {quoted(library)} has another text named {quoted(source)}: give this "
             "one another name, or let it replace the other"
         )
-    return [key for key, _ in stored], same
+    if UNREAD_PAGES not in document.own:  # what lacks pages that were read now is another one
+        same = {key: held for key, held in same.items() if f'"{UNREAD_PAGES}"' not in held}
+    return [key for key, *_ in stored], next(iter(same), None)
 
 
 def _with_overrides(sql: Sql, prepared: PreparedDocument, replaced: list[int]) -> PreparedDocument:

@@ -45,7 +45,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -70,7 +70,7 @@ from mcpvectordb.ingest.process import (
     send,
     spawned,
 )
-from mcpvectordb.records import Parsed, Source
+from mcpvectordb.records import UNREAD_PAGES, Parsed, Source
 
 T = TypeVar("T")
 
@@ -171,6 +171,8 @@ class Worker:
             answer = self._pages.complete(source, answer, partial(self._draw, source, "pdf"))
         if isinstance(answer, IngestError):
             raise answer
+        if answer.images:  # there is no OCR, which may be there another time
+            return replace(answer, metadata={**answer.metadata, UNREAD_PAGES: list(answer.images)})
         return answer
 
     def _draw(self, source: Source, kind: str, page: int) -> Picture:

@@ -311,9 +311,15 @@ _OWN_DATE = (
     """'YYYY-MM-DD"T"HH24:MI:SS.US+00:00') END"""
 )
 
+# How much of a source stands before what its path shows of it: the folder that the library was
+# ingested from. Published are paths, and only the folders that libraries follow.
+_BEFORE = "length(d.source) - length(d.path) + length(d.library)"
+
 DIALECT = SqlDialect(
     POSTGRES,
-    "(SELECT root FROM libraries l WHERE l.origin = d.origin AND l.name = d.library)",
+    "coalesce((SELECT root FROM libraries l WHERE l.origin = d.origin AND l.name = d.library), "
+    f"CASE WHEN {_BEFORE} > 0 AND substr(d.source, {_BEFORE} + 1) = "
+    f"substr(d.path, length(d.library) + 1) THEN left(d.source, {_BEFORE}) END)",
     path="d.path",
     origins={
         "document": "(SELECT name FROM origins WHERE key = d.origin)",

@@ -22,7 +22,8 @@ class SqlDialect:
     """The parts of statements that differ.
 
     filters   how conditions are compiled
-    root      SQL of the folder that the library of document `d` follows, or NULL
+    root      SQL of the folder that the library of document `d` follows or was ingested from
+              (`libraries.ingested_from`), or NULL
     path      SQL of the path of document `d`, where it is stored
     origins   SQL of the origin of document `d`, memory `x` and vector `v`, where there are several
     metadata  the column of metadata that conditions are about
@@ -44,7 +45,11 @@ class SqlDialect:
     explain: str = "EXPLAIN QUERY PLAN"
 
 
-SQLITE = SqlDialect(filter_dialect.SQLITE, "(SELECT root FROM libraries WHERE name = d.library)")
+SQLITE = SqlDialect(
+    filter_dialect.SQLITE,
+    "coalesce((SELECT root FROM libraries WHERE name = d.library), (SELECT value ->> '$' "
+    "FROM settings WHERE name = 'folder:' || d.library AND json_valid(value)))",
+)
 
 
 class SqlRows(Protocol):

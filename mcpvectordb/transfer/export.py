@@ -197,6 +197,10 @@ class ExportSnapshot:
         for version in LibraryVersions.where(self._sql, "?1 IS NULL OR name = ?1", (self.library,)):
             yield {"kind": "library", **LibraryVersions.line(version)}
 
+    def path(self, library: str, source: str) -> str:
+        """The path of a document in listings."""
+        return path_in_library(library, source, libraries.root(self._sql, library))
+
     def documents(self) -> Iterator[Line]:
         """The documents, in the order in which they were written."""
         return self._texts("document", DocumentItems, _CHOSEN)
@@ -308,10 +312,9 @@ _IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "imag
 def write_markdown(snapshot: ExportSnapshot, folder: Path) -> None:
     """Write the documents and memories, each as a file with YAML front matter."""
     names = FileNames()
-    roots = {each["name"]: each["root"] for each in snapshot.libraries()}
     for document in snapshot.documents():
         library, source = document["library"], document["source"]
-        inside = path_in_library("", source, roots.get(library, "")).removeprefix("/")
+        inside = snapshot.path(library, source)[len(library) + 1 :]
         place = ["documents", library]
         name = names.of(place, inside.partition("://")[2] or inside, document["id"])
         known = ("id", "library", "source", "hash", "file_type", "modified", "created_at")

@@ -206,8 +206,9 @@ def _part(
     db: Database, document: Document, lines: list[str], first: int, last: int, room: int
 ) -> str:
     """As many of the lines as fit; what is left out is said, with an outline of it."""
-    lines_of = "text lines" if document.extracted else "lines"
-    told = f"(of {len(lines):,} {lines_of}) · {cut(document.title, room // 6)}"
+    kind = "text " if document.extracted else ""
+    lines_of = counted(len(lines), f"{kind}line", f"{kind}lines")
+    told = f"(of {lines_of}) · {cut(document.title, room // 6)}"
     if document.modified:
         told += f" · {document.modified[:10]}"
     state = db.documents.state(document)
@@ -596,9 +597,10 @@ def _hits(
     found: Results[Chunk | Memory],
     budget: int,
     remarks: Sequence[str],
-    offset: int = 0,
+    asked_from: int | None = None,
 ) -> str:
-    room = room_of(budget)
+    """The hits that fit, from the offset that was asked for; None where none can be."""
+    room, offset = room_of(budget), asked_from or 0
     fit = db.context(found, budget=budget, offset=offset, reserved=sum(map(len, remarks)))
     if since := _hits_since(db, found, fit.shown, room, offset):
         reserved = sum(map(len, [*remarks, *since]))
@@ -606,9 +608,10 @@ def _hits(
         since = _hits_since(db, found, fit.shown, room, offset)  # fewer may be shown now
     notes = [*remarks, *since]
     if left := len(found) - fit.shown:
+        further = "" if asked_from is None else f"offset={offset + fit.shown}, or "
         notes.append(
-            f"{left} more hits are left out for the budget: ask with offset={offset + fit.shown}, "
-            f"or budget={min(MAX_BUDGET, fit.needed)}."
+            f"{counted(left, 'more hit is', 'more hits are')} left out for the budget: ask with "
+            f"{further}budget={min(MAX_BUDGET, fit.needed)}."
         )
     if fit.shortened:
         notes.append("[…] marks cut passages: read their place for the whole.")

@@ -367,16 +367,16 @@ def _ingested(
     done = db.documents.ingest(
         source, library=library, metadata=metadata, update_metadata=False, **options
     )
-    document = done.document
+    document, unchanged = done.document, done.status == "unchanged"
     reply = {
-        "status": done.status,
+        "status": "skipped" if unchanged else done.status,
         "doc_id": document.id,
         "source": document.source,
         "library": document.library,
-        "chunk_count": 0 if done.status == "skipped" else document.chunks,
+        "chunk_count": 0 if unchanged else document.chunks,
     }
     kept = ""
-    if done.status == "skipped" and {**document.metadata, **(metadata or {})} != document.metadata:
+    if unchanged and {**document.metadata, **(metadata or {})} != document.metadata:
         kept = (
             "the content is unchanged, so the metadata was left as it is; to change it, delete the "
             "document and ingest it again, or use `mcpvectordb update` on the command line"

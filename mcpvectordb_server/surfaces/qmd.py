@@ -221,7 +221,7 @@ def status(db: Database) -> QmdStatusReply:
     lines = [
         "QMD Index Status:",
         f"  Total documents: {total}",
-        f"  Needs embedding: {coverage.contents_waiting}",
+        f"  Needs embedding: {coverage.distinct_waiting}",
         f"  Vector index: {'yes' if has_vectors else 'no'}",
         f"  Collections: {len(collections)}",
     ]
@@ -230,7 +230,7 @@ def status(db: Database) -> QmdStatusReply:
     ]
     structured = {
         "totalDocuments": total,
-        "needsEmbedding": coverage.contents_waiting,
+        "needsEmbedding": coverage.distinct_waiting,
         "hasVectorIndex": has_vectors,
         "collections": collections,
     }

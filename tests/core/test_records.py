@@ -6,12 +6,12 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from mcpvectordb import Database, Embedded, Image, InvalidInput, Progress
-from mcpvectordb.records import Record
+from mcpvectordb import Database, Embedded, Image, Ingested, InvalidInput, Progress
+from mcpvectordb.records import Record, Status
 
 
 class Point(Record):
@@ -146,3 +146,7 @@ def test_a_time_is_also_a_datetime(db: Database) -> None:
     assert db.history()[0].moment("time") is not None
     with pytest.raises(InvalidInput, match="title must be a date"):
         document.moment("title")
+
+
+def test_every_status_of_an_ingest_is_documented() -> None:
+    assert [each for each in get_args(Status) if f'"{each}"' not in (Ingested.__doc__ or "")] == []

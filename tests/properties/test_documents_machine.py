@@ -58,12 +58,12 @@ class DocumentsMachine(DatabaseMachine):
         expected = (
             "indexed"
             if key not in self.model
-            else "skipped"
+            else "unchanged"
             if self.model[key] == text
             else "replaced"
         )
         assert done.status == expected
-        if expected == "skipped":
+        if expected == "unchanged":
             assert done.document.id == self.ids[key]
         else:
             self.model[key], self.ids[key] = text, done.document.id
@@ -80,7 +80,7 @@ class DocumentsMachine(DatabaseMachine):
         self.said[key] |= {"by": by} | ({} if title is None else {"title": title})
         assert done.document.id == self.ids[key]
         if self.said[key] == before:
-            assert done.status == "skipped"
+            assert done.status == "unchanged"
 
     @precondition(lambda self: self.model)
     @rule(data=st.data(), library=LIBRARIES)

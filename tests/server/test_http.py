@@ -115,6 +115,30 @@ def test_no_path_and_no_query_is_an_internal_error(path: str, running: Running) 
     assert running.request(path=path, Authorization="")[0] == 401
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', "ping needs an id: text or whole number"),
+        ('{"jsonrpc":"2.0","id":true,"method":"ping"}', "ping needs an id: text or whole number"),
+        ('{"jsonrpc":"2.0","id":null,"method":"ping"}', "ping needs an id: text or whole number"),
+        (json.dumps([HELLO, HELLO]), "batches are not supported: send each message by itself"),
+        ("[]", "batches are not supported: send each message by itself"),
+    ],
+)
+def test_a_message_that_gets_no_answer_is_refused_with_the_reason(
+    body: str, told: str, running: Running
+) -> None:
+    status, text = running.request(body=body)
+    error = {"code": -32600, "message": f"Invalid request: {told}"}
+    assert (status, json.loads(text)) == (400, {"jsonrpc": "2.0", "id": None, "error": error})
+
+
+def test_a_notification_is_accepted_without_an_answer(running: Running) -> None:
+    session = running.answer("POST", "/mcp")[2]["mcp-session-id"]
+    told = '{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    assert running.request("POST", "/mcp", told, Mcp_Session_Id=session) == (202, "")
+
+
 def test_a_body_that_is_not_json_is_answered_with_a_parse_error(running: Running) -> None:
     for body in ("hello", '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"\\ud800"}}'):
         status, text = running.request(body=body)

@@ -168,12 +168,16 @@ def test_a_document_is_edited_and_deleted_and_says_what_that_does(writer: Looker
 def test_the_history_of_a_document_shows_its_changes_and_takes_one_back(writer: Looker) -> None:
     db = writer.served.db
     db.documents.ingest_text("The kettle is blue.", source="kettle.md", title="Kettle")
-    db.documents.ingest_text("The kettle is green.", source="kettle.md", title="Kettle")
+    changed = ["The kettle is green.", "The pot is new."]  # in one change, of which it has a part
+    db.documents.ingest_many(changed, sources=["kettle.md", "pot.md"], titles=["Kettle", "Pot"])
     [kettle] = db.documents.browse(where=[("source", "eq", "kettle.md")])
     writer.go(f"#/document/{kettle.id}")
     writer.wait(".prose > *", "green")
     writer.find("#tab-history").click()
     row = writer.wait(".changes li", "replaced").first
+    row.get_by_role("button", name="Differences").click()
+    shown = writer.wait(".diff", "kettle").first.text_content() or ""
+    assert "+The kettle is green." in shown and "pot" not in shown
     row.get_by_role("button", name="Undo").click()
     writer.until(
         "[...document.querySelectorAll('.prose > *')].some((e) => e.textContent.includes('blue'))"

@@ -32,7 +32,7 @@ def status(
             ),
         ],
         unavailable=dict[str, str],
-        coverage=Annotated[Coverage, Shown(Coverage, without="contents_waiting")],
+        coverage=Annotated[Coverage, Shown(Coverage, without="distinct_waiting")],
         backlog=Annotated[JsonReply, Shown(documents=BacklogReply, memories=BacklogReply)],
         embedding=Annotated[
             JsonReply, Shown(pending=int, per_minute=float | None, seconds_left=float | None)

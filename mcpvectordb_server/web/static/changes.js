@@ -14,7 +14,7 @@ export async function drawChanges(place, app, done, name) {
 			changes.length
 				? h(
 						"ul.changes",
-						changes.map((each) => row(each, app, done)),
+						changes.map((each) => row(each, app, done, name)),
 					)
 				: h("p.muted", "Nothing was changed yet that could be undone."),
 		);
@@ -24,7 +24,7 @@ export async function drawChanges(place, app, done, name) {
 	}
 }
 
-function row(change, app, done) {
+function row(change, app, done, name) {
 	const [first] = change.items;
 	const more = change.count > 1 ? ` and ${counted(change.count - 1, "more item")}` : "";
 	const diff = h("pre.diff", { hidden: true, tabindex: 0, "aria-label": "Differences" });
@@ -41,7 +41,7 @@ function row(change, app, done) {
 			),
 			h(
 				"div.row",
-				button("Differences", () => show(change, diff), { kind: "quiet" }),
+				button("Differences", () => show(change, diff, name), { kind: "quiet" }),
 				app.session.read_only ? null : button("Undo", () => undo(change, done), { kind: "quiet" }),
 			),
 		),
@@ -49,10 +49,10 @@ function row(change, app, done) {
 	);
 }
 
-async function show(change, place) {
+async function show(change, place, name) {
 	if (!place.textContent) {
 		try {
-			const reply = await get(`/api/history/${change.number}/diff`);
+			const reply = await get(`/api/history/${change.number}/diff`, { query: { name } });
 			place.replaceChildren(reply.diff || "Only vectors or libraries were changed.");
 		} catch (error) {
 			notify(error.message, { bad: true });

@@ -95,7 +95,7 @@ function drawFigures(place, status) {
 function drawModel(place, status) {
 	const { model, coverage = {} } = status;
 	const fact = (name, value) => (value === "" || value == null ? [] : [h("dt", name), h("dd", value)]);
-	const total = (coverage.embedded ?? 0) + (coverage.partly ?? 0) + (coverage.waiting ?? 0) + (coverage.empty ?? 0);
+	const total = (coverage.embedded ?? 0) + (coverage.partly_embedded ?? 0) + (coverage.waiting ?? 0) + (coverage.empty ?? 0);
 	place.replaceChildren(
 		h("h2", "Model"),
 		h(
@@ -110,10 +110,10 @@ function drawModel(place, status) {
 			fact(
 				"Found by meaning",
 				total
-					? `${counted(coverage.embedded, "document")} of ${count(total)}${coverage.partly ? `, ${count(coverage.partly)} in part` : ""}`
+					? `${counted(coverage.embedded, "document")} of ${count(total)}${coverage.partly_embedded ? `, ${count(coverage.partly_embedded)} in part` : ""}`
 					: "",
 			),
-			fact("Copies", coverage.copies ? counted(coverage.copies, "document") : ""),
+			fact("Same as another", coverage.identical ? counted(coverage.identical, "document") : ""),
 		),
 		...Object.entries(status.unavailable ?? {}).map(([leg, why]) => h("p.warn", `${plain(leg)}: ${plain(why)}`)),
 		...Object.values(status.backlog)

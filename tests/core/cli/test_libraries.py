@@ -196,7 +196,7 @@ def test_a_library_with_documents_does_not_follow_a_folder_unasked(program: Prog
     follow = ("library", "add", "fruit", "notes", "--pattern", "**/*.md")
     program(*follow, code=1)
     assert "fruit has 4 documents. The next sync drops 2 of them" in program.err
-    assert f"fruit{program.notes}/b.txt, fruit{program.notes}/c.txt; those from" in program.err
+    assert "fruit/b.txt, fruit/c.txt; those from" in program.err
     assert "Nothing was done: say --yes" in program.err
     assert program("library", "list") == "fruit  4 documents  4 chunks"
     program(*follow, "--yes")

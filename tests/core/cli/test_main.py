@@ -152,6 +152,8 @@ def test_help_before_a_command_is_its_help() -> None:
 def test_what_is_no_number_is_called_so(shell: Shell) -> None:
     shell.run("search", "tea", "--limit", "many", code=2)
     assert "'many' is not a whole number." in shell.err
+    shell.run("search", "tea", "--limit", "-3", code=2)
+    assert "-3 is less than 0." in shell.err
     shell.run("search", "tea", "--min-score", "many", code=2)
     assert "'many' is not a number." in shell.err
 

@@ -16,9 +16,10 @@ def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands)
         db.documents.ingest_text("waiting", source="w", library="other", embed=False)
     out = notes.run("status")
     assert f"{'model':<22} letters\n" in out
-    groups = {"documents": 4, "  found by meaning": 3, "  not yet": 1, "passages": 10}
+    groups = {"documents": 4, "  embedded": 3, "  to be embedded": 1, "passages": 10}
     assert "\n".join(f"{name:<22} {count}" for name, count in groups.items()) in out
-    assert "origins" not in out and "contents_waiting" not in out and "partly" not in out
+    assert out.count(f"{'  to be embedded':<22} 1\n") == 2  # documents, and their passages
+    assert "origins" not in out and "waiting" not in out and "partly" not in out
     chunks = json.loads(notes.run("list", "big.md", "--json"))["documents"][0]["chunks"] + 2
     folder = notes.folder / "notes"
     assert f"  notes  3 documents  {chunks} chunks  {folder}  **/*  my notes\n" in out

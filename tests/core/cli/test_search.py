@@ -191,7 +191,7 @@ def test_search_list_and_status_say_what_is_not_embedded_yet(shell: Shell) -> No
     assert (found["backlog"]["passages"], found["backlog"]["pending"]) == (2, 1)
     shell.run("list")
     assert partly in shell.err
-    assert "  found by meaning     1\n  not yet              1\n" in shell.run("status")
+    assert "  embedded             1\n  to be embedded       1\n" in shell.run("status")
     assert f"documents: {partly}" in shell.err
 
 
@@ -240,6 +240,11 @@ def test_verify_says_where_a_quotation_stands(notes: Commands) -> None:
     spaced = notes.run("verify", "degrees>. Pour")
     assert spaced.startswith("spacing: notes/tea.md:3-4") and "It stands there as:" in spaced
     assert json.loads(notes.run("verify", "Pour it.", "--json"))["first_line"] == 4
+    cased = notes.run("verify", "POUR IT.")
+    assert cased.startswith("case: notes/tea.md:4") and "It stands there as: Pour it." in cased
+    with Database(notes.db, embedder=Letters()) as db:
+        memory = db.memories.add("chores", "user", "Buy green tea").memory
+    assert notes.run("verify", "Buy green tea").startswith(f"exact: memory {memory.id}:1 (SHA")
 
 
 def test_verify_exits_with_one_where_it_does_not_stand(notes: Commands) -> None:

@@ -199,14 +199,14 @@ def test_text_bytes_is_the_size_of_the_text_in_utf_8(db: Database) -> None:
     assert db.documents.text_bytes(id) == len(db.documents.text(id).encode())
 
 
-def test_coverage_puts_each_document_into_one_group_and_counts_copies(
+def test_coverage_puts_each_document_into_one_group_and_counts_identical_ones(
     db: Database, path: Path
 ) -> None:
     def covered() -> tuple[int, ...]:
         found = db.documents.coverage()
-        groups = (found.embedded, found.partly, found.waiting, found.empty)
+        groups = (found.embedded, found.partly_embedded, found.waiting, found.empty)
         assert sum(groups) == db.documents.count()
-        return *groups, found.copies, found.contents_waiting
+        return *groups, found.identical, found.distinct_waiting
 
     assert covered() == (0, 0, 0, 0, 0, 0)
     db.documents.ingest_text("one", source="one")
@@ -515,3 +515,64 @@ def test_documents_are_filtered_by_their_path_and_folder(
     assert db.documents.count(where={"path": {"starts_with": "notes/"}}) == 2
     found = db.documents.search("md", where={"path": {"ends_with": "tea/a.md"}})
     assert [hit.item.document.title for hit in found] == ["tea/a.md"]
+
+
+def _folder(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"This is {root.name}/{name}.\n")
+    return root
+
+
+def test_paths_after_an_ingest_are_those_of_a_library_that_follows_the_folder(
+    db: Database, tmp_path: Path
+) -> None:
+    docs = _folder(tmp_path / "docs", "tea.md", "2025/tea.md")
+    db.documents.ingest_folder(docs, library="x", embed=False)
+    db.documents.add_library("y", docs)
+    db.documents.sync(embed=False)
+    for library in ("x", "y"):
+        paths = {each.path for each in db.documents.browse(library=library)}
+        assert paths == {f"{library}/tea.md", f"{library}/2025/tea.md"}
+        where = {"folder": f"{library}/2025"}
+        assert [each.path for each in db.documents.browse(where=where)] == [
+            f"{library}/2025/tea.md"
+        ]
+    db.documents.remove_library("y", keep_documents=True)
+    assert path(db, "y/2025/tea.md") == "y/2025/tea.md"
+
+
+def test_a_path_that_was_shown_before_still_finds_its_document(
+    db: Database, tmp_path: Path
+) -> None:
+    docs, plans = _folder(tmp_path / "docs", "tea.md"), _folder(tmp_path / "work/plans", "q4.md")
+    tea = db.documents.ingest(docs / "tea.md", library="x", embed=False).document
+    before = tea.path
+    assert before == f"x{docs}/tea.md"
+    shown_before = [before]
+    for folder in (docs, plans):
+        db.documents.ingest_folder(folder, library="x", embed=False)
+        shown_before.append(db.documents.get(tea.id).path)
+    assert shown_before[1:] == ["x/tea.md", "x/docs/tea.md"]
+    for name in (*shown_before, "docs/tea.md", str(docs / "tea.md")):
+        assert db.documents.lookup(name).document.id == tea.id, name
+    assert path(db, "q4.md") == "x/work/plans/q4.md"
+
+
+def test_an_ingest_into_a_library_that_was_removed_begins_anew(
+    db: Database, tmp_path: Path
+) -> None:
+    docs, plans = _folder(tmp_path / "docs", "tea.md"), _folder(tmp_path / "plans", "q4.md")
+    db.documents.ingest_folder(docs, library="x", embed=False)
+    db.documents.remove_library("x")
+    db.documents.ingest_folder(plans, library="x", embed=False)
+    assert path(db, "q4.md") == "x/q4.md"
+
+
+def test_a_source_that_names_its_library_is_not_shown_twice(db: Database) -> None:
+    db.documents.ingest_text("Q4", source="plans/q4.md", library="plans", embed=False)
+    assert path(db, "plans/q4.md") == path(db, "plans/plans/q4.md") == "plans/q4.md"
+    assert [each.path for each in db.documents.browse(where={"path": "plans/q4.md"})]
+    db.documents.ingest_text("another", source="q4.md", library="plans", embed=False)
+    [both] = db.documents.candidates(["plans/q4.md"])
+    assert {each.document.source for each in both} == {"q4.md", "plans/q4.md"}

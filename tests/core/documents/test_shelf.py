@@ -266,7 +266,7 @@ def test_an_ingest_reports_that_it_parses_and_how_many_chunks_there_are(
 def test_a_skipped_text_is_embedded_if_it_was_not_before(db: Database) -> None:
     db.documents.ingest_text("apple", source="a", embed=False)
     again = db.documents.ingest_text("apple", source="a")
-    assert (again.status, again.pending) == ("skipped", 0) and db.stats().pending == 0
+    assert (again.status, again.pending) == ("unchanged", 0) and db.stats().pending == 0
 
 
 def test_a_condition_can_compare_the_text_of_a_chunk(path: Path) -> None:
@@ -390,11 +390,11 @@ def change(path: Path, year: int = 2021) -> None:
 
 def test_metadata_of_a_known_file_is_updated(db: Database, note: Path) -> None:
     first = db.documents.ingest(note)
-    assert db.documents.ingest(note).status == "skipped"
+    assert db.documents.ingest(note).status == "unchanged"
     done = db.documents.ingest(note, metadata={"year": 2024, "who": "Ann"})
     assert (done.status, done.document.id) == ("updated", first.document.id)
     assert done.document.metadata == {"year": 2024, "draft": True, "who": "Ann"}
-    assert db.documents.ingest(note, metadata={"year": 2024}).status == "skipped"
+    assert db.documents.ingest(note, metadata={"year": 2024}).status == "unchanged"
     assert db.documents.search("sails", where={"metadata.year": 2024}).hits
     assert not db.documents.search("sails", where={"metadata.year": 2020}).hits
     assert db.check() == []
@@ -403,7 +403,7 @@ def test_metadata_of_a_known_file_is_updated(db: Database, note: Path) -> None:
 def test_a_caller_may_leave_the_metadata_of_a_known_file_as_it_is(db: Database, note: Path) -> None:
     db.documents.ingest(note)
     done = db.documents.ingest(note, metadata={"year": 2024}, update_metadata=False)
-    assert (done.status, done.document.metadata["year"]) == ("skipped", 2020)
+    assert (done.status, done.document.metadata["year"]) == ("unchanged", 2020)
 
 
 def test_metadata_and_title_of_a_known_text_are_updated(db: Database) -> None:
@@ -415,7 +415,7 @@ def test_metadata_and_title_of_a_known_text_are_updated(db: Database) -> None:
         {"k": 1},
     )
     assert db.documents.search("new", mode="text")[0].item.document.title == "New"
-    assert db.documents.ingest_text("some words", source="a", title="New").status == "skipped"
+    assert db.documents.ingest_text("some words", source="a", title="New").status == "unchanged"
     assert db.check() == []
 
 
@@ -483,7 +483,7 @@ def test_update_replaces_or_patches_metadata(db: Database) -> None:
     patched = db.documents.update(id, metadata_patch={"a": {"x": None, "z": 3}, "b": None})
     assert (patched.status, patched.document.metadata) == ("updated", {"a": {"y": 2, "z": 3}})
     assert db.documents.update(id, metadata={"only": None}).document.metadata == {"only": None}
-    assert db.documents.update(id, metadata={"only": None}).status == "skipped"
+    assert db.documents.update(id, metadata={"only": None}).status == "unchanged"
     assert db.documents.get(id).metadata == {"only": None}
     assert db.documents.update(id, metadata={}).document.metadata == {}
 
@@ -510,7 +510,7 @@ def test_a_new_title_is_indexed_and_embedded(db: Database) -> None:
         before.hash,
     )
     assert [each.id for each in db.documents.browse()] == [other.id, before.id]
-    assert db.documents.update(before.id, title="Quagga").status == "skipped"
+    assert db.documents.update(before.id, title="Quagga").status == "unchanged"
 
 
 @pytest.mark.parametrize("mode", ["text", "vector", "hybrid"])
@@ -544,7 +544,7 @@ def test_a_document_is_not_moved_onto_another_of_its_source(db: Database) -> Non
     with pytest.raises(InvalidInput, match=rf"'work' already has a document of 'a' \({two.id}\)"):
         db.documents.update(one.id, library="work", metadata={"k": 1})
     assert db.documents.get(one.id) == one
-    assert db.documents.update(one.id, library="default").status == "skipped"
+    assert db.documents.update(one.id, library="default").status == "unchanged"
     moved = db.documents.update(one.id, library="home").document
     assert (moved.library, moved.id) == ("home", one.id)
     assert {each.name for each in db.documents.libraries()} == {"home", "work"}
@@ -637,15 +637,15 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
 
 def test_a_page_is_fetched_again_only_if_it_has_changed(db: Database, page: Page) -> None:
     first, again = (db.documents.ingest(page.url) for _ in range(2))
-    assert (first.status, again.status) == ("indexed", "skipped")
+    assert (first.status, again.status) == ("indexed", "unchanged")
     assert again.document == first.document and again.pending == 0
     assert page.asked == [("", ""), ('"1"', "2015")]
     assert db.documents.ingest(page.url, metadata={"a": 1}).status == "updated"
     page.text, page.etag, page.modified = "second", '"2"', ""
     assert db.documents.ingest(page.url).status == "replaced"
-    assert db.documents.ingest(page.url).status == "skipped" and page.asked[-1] == ('"2"', "")
+    assert db.documents.ingest(page.url).status == "unchanged" and page.asked[-1] == ('"2"', "")
     page.conditional = False  # a server may send it all the same: its content decides
-    assert db.documents.ingest(page.url).status == "skipped"
+    assert db.documents.ingest(page.url).status == "unchanged"
     assert db.documents.text(db.documents.browse()[0].id) == "second"
 
 

@@ -33,6 +33,7 @@ from mcpvectordb import (
 )
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.ingest.ocr import Tesseract
+from tests.core.ingest.test_ocr import scan
 from tests.support import ROOT, Letters, python
 from tests.support_files import KEYS, TOKENS
 
@@ -185,6 +186,30 @@ def test_a_file_that_was_skipped_for_lack_of_ocr_is_read_once_that_is_there(fold
         scan.write_bytes(b"a" * len(EXECUTABLE))
     assert counts(folder.sync()) == {"indexed": 1}
     assert counts(folder.sync()) == {"unchanged": 1}
+
+
+def test_pages_that_were_not_read_for_lack_of_ocr_are_read_once_that_is_there(
+    folder: Folder,
+) -> None:
+    if Tesseract.found(Config()) is None:
+        pytest.skip("no Tesseract")
+    words = "Scanned words of a page"
+    paper = folder.write("a.pdf", scan(None, words))
+    with Database(folder.db.path, config=Config(ocr_languages=""), embedder=Letters()) as without:
+        [done] = without.documents.sync(embed=False)
+        assert done.indexed == 1 and "1 of 2 pages have no text" in done.partial[0][1]
+        assert without.documents.browse()[0].metadata["unread_pages"] == [2]
+        [again] = without.documents.sync(embed=False)
+        assert again.unchanged == 1
+        alone = without.documents.ingest(paper, library="other", embed=False)
+        assert without.documents.ingest(paper, library="other", embed=False).status == "unchanged"
+    assert counts(folder.sync()) == {"replaced": 1}
+    assert counts(folder.sync()) == {"unchanged": 1}
+    done_alone = folder.db.documents.ingest(paper, library="other", embed=False)
+    assert done_alone.status == "replaced" and alone.document.chunks < done_alone.document.chunks
+    for document in folder.db.documents.browse():
+        assert words in folder.db.documents.text(document.id)
+        assert "unread_pages" not in document.metadata
 
 
 def test_secrets_are_skipped_counted_and_ingested_only_by_name(folder: Folder) -> None:

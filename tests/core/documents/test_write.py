@@ -429,7 +429,7 @@ def test_two_writers_of_one_source_leave_one_document(path: Path, same: bool) ->
 
         with after_each_commit(db, write):
             done = db.documents.ingest_text(mine, source="a")
-        assert done.status == ("skipped" if same else "replaced")
+        assert done.status == ("unchanged" if same else "replaced")
         assert [db.documents.text(each.id) for each in db.documents.browse()] == [mine]
         assert count(path) == 12 and count(path, "unpublished_documents") == 0 and db.check() == []
 
@@ -594,7 +594,7 @@ def test_an_interrupted_call_is_continued_by_the_same_one(path: Path) -> None:
             db.documents.ingest_many(texts, sources=sources, progress=interrupt)
         assert db.documents.count() == 32
         done = db.documents.ingest_many(texts, sources=sources)
-        assert [each.status for each in done] == ["skipped"] * 32 + ["indexed"] * 8
+        assert [each.status for each in done] == ["unchanged"] * 32 + ["indexed"] * 8
         assert db.stats().pending == 0 and db.check() == []
 
 
@@ -610,7 +610,7 @@ def test_without_replace_another_text_of_the_same_name_stays(words: int) -> None
     with Database(":memory:", embedder=Letters(), config=Config(chunk_size=20)) as db:
         ingest = partial(db.documents.ingest_text, source="note.md", replace=False, embed=False)
         kept = ingest(first).document
-        assert ingest(first).status == "skipped"
+        assert ingest(first).status == "unchanged"
         assert ingest(first, metadata={"a": 1}).status == "updated"
         with pytest.raises(Exists, match=r"library 'default' has another text named 'note.md'"):
             ingest(second)

@@ -84,12 +84,12 @@ def test_an_ingest_that_is_repeated_meanwhile_says_what_still_waits(
     db.embed_in_background(wait=0)
     db.documents.ingest_text("apple", source="a")
     again = db.documents.ingest_text("apple", source="a")
-    assert (again.status, again.pending) == ("skipped", 1)
+    assert (again.status, again.pending) == ("unchanged", 1)
     assert again.note == "already stored; 1 of 1 passage still wait for embedding"
     embedder.gate.set()
     assert embed_in_the_background(db) == ""
     again = db.documents.ingest_text("apple", source="a")
-    assert (again.status, again.pending, again.note) == ("skipped", 0, "")
+    assert (again.status, again.pending, again.note) == ("unchanged", 0, "")
 
 
 def test_a_cancelled_ingest_is_embedded_in_the_background(db: Database, embedder: Gated) -> None:

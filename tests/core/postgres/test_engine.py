@@ -509,3 +509,24 @@ def test_numerals_are_read_as_sqlite_reads_them(
             "SELECT numeral(?) IS NOT DISTINCT FROM ?::numeric", (written, number)
         ).get
     assert same
+
+
+def test_paths_below_the_folder_of_an_ingest_are_published(
+    tmp_path: Path, postgres_url: str, file: Database
+) -> None:
+    (tmp_path / "docs/2025").mkdir(parents=True)
+    (tmp_path / "docs/2025/tea.md").write_text("green tea")
+    file.documents.ingest_folder(tmp_path / "docs", library="x")
+    file.documents.ingest_text("Q4", source="plans/q4.md", library="plans")
+    file.publish(postgres_url, origin="one")
+    with Database(postgres_url) as published:
+        for name in (
+            "x/2025/tea.md",
+            "plans/q4.md",
+            "2025/tea.md",
+            f"x{tmp_path}/docs/2025/tea.md",
+        ):
+            mine, theirs = (db.documents.lookup(name).document for db in (file, published))
+            assert mine.path == theirs.path
+            [same] = published.documents.browse(where={"path": mine.path})
+            assert same.source == mine.source

@@ -134,7 +134,7 @@ def test_an_incomplete_text_is_replaced_when_its_source_is_ingested_again(
             for source in filled
             if db.documents.browse(where={"source": source}) and source not in done.incomplete
         )
-        assert db.documents.ingest_text(filled[whole], source=whole).status == "skipped"
+        assert db.documents.ingest_text(filled[whole], source=whole).status == "unchanged"
         assert db.check() == []
 
 

@@ -123,6 +123,12 @@ def test_what_is_left_out_is_said_and_can_be_had(agent: Agent) -> None:
     assert first.places + rest.places == whole.places
 
 
+def test_similar_names_only_arguments_that_it_has(agent: Agent) -> None:
+    [first, *_] = agent("search", query="valve chapter pump").places
+    said = agent("similar", place=first, limit=5, budget=100).text
+    assert "left out for the budget: ask with budget=" in said and "offset" not in said
+
+
 def test_a_cut_passage_shows_what_was_asked_for(db: Database) -> None:
     text = "\n".join(f"Line {number} says nothing." for number in range(40))
     db.documents.ingest_text(f"{text}\nThe password is swordfish.\n{text}", source="long.txt")

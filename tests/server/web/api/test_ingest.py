@@ -98,7 +98,7 @@ def test_a_text_is_stored(served: Served) -> None:
     assert done["status"] == "indexed" and done["document"]["title"] == "Tea"
     assert (
         served.post("/api/ingest/text", text="# Tea\n\ngreen", source="note.md")["status"]
-        == "skipped"
+        == "unchanged"
     )
     status, answer = served.ask("POST", "/api/ingest/text", {"text": " ", "source": "b.md"})
     assert (status, answer["error"]["code"]) == (422, "no_text")
@@ -130,7 +130,7 @@ def test_texts_without_a_name_get_names_of_their_own_also_at_once(served: Served
 
 def test_a_file_replaces_another_of_its_name_only_when_asked(served: Served) -> None:
     assert served.job(upload(served, "a.md", b"first")[1])["result"]["status"] == "indexed"
-    assert served.job(upload(served, "a.md", b"first")[1])["result"]["status"] == "skipped"
+    assert served.job(upload(served, "a.md", b"first")[1])["result"]["status"] == "unchanged"
     status, answer = upload(served, "a.md", b"second")
     assert (status, answer["error"]["code"]) == (409, "exists")
     assert served.job(upload(served, "b.md", b"second")[1])["state"] == "done"
