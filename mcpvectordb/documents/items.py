@@ -23,7 +23,6 @@ from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, rows
 from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version
@@ -39,7 +38,7 @@ _FIELDS = ("title", "hash", "file_type", "size", "created_at", "metadata", "give
 _LOCAL = ("id", "modified", "etag", "mtime_ns")
 
 # The documents at a stamp under the name that readers use, so that every condition on
-# documents means these. Former versions have their number, negated, as key.
+# documents means these.
 _PAST = """
 WITH every AS (
     SELECT -number AS key, place AS library, name AS source, twin, stamp, digest,
@@ -253,25 +252,16 @@ def past_version(sql: Sql, history: History, id: str, limit: int) -> Version:
     return max(there, key=lambda each: each.order)
 
 
-def past_documents(
-    sql: Sql,
-    history: History,
-    chosen: DocumentFilter,
-    limit: int,
-    order: str,
-    window: tuple[int, int],
-) -> list[Document]:
-    """The documents at a stamp that match all conditions, in an order."""
-    found: list[Any] = sql.execute(
-        f"{_PAST.format(limit=limit)} SELECT d.key FROM published_documents d "
-        f"WHERE {chosen.condition} ORDER BY {order} LIMIT ? OFFSET ?",
-        (*chosen.bindings, *window),
-    ).fetchall()
-    return [_past_by_key(sql, history, key) for (key,) in found]
+def past(limit: int) -> str:
+    """What begins a statement in which `published_documents` are those at a stamp.
+
+    Former versions have their number, negated, as key; see `past_by_key`.
+    """
+    return _PAST.format(limit=limit)
 
 
-def _past_by_key(sql: Sql, history: History, key: int) -> Document:
-    """The document with a key of `_PAST`."""
+def past_by_key(sql: Sql, history: History, key: int) -> Document:
+    """The document with a key that a statement after `past` returned."""
     return rows.by_key(sql, key) if key > 0 else past_document(sql, history.former(sql, -key))
 
 
@@ -279,7 +269,7 @@ class _PastDocuments:
     """A connection on which `published_documents` are those at a stamp."""
 
     def __init__(self, sql: Sql, limit: int) -> None:
-        self._sql, self._past = sql, _PAST.format(limit=limit)
+        self._sql, self._past = sql, past(limit)
         self.dialect = sql.dialect
 
     def execute(self, statement: str, bindings: Any = None, /) -> SqlRows:
@@ -294,7 +284,7 @@ def past_found(sql: Sql, history: History, names: Sequence[str], limit: int) -> 
         cast(Sql, _PastDocuments(sql, limit)),
         names,
         rows.first,
-        lambda _, key: _past_by_key(sql, history, key),
+        lambda _, key: past_by_key(sql, history, key),
     )
     places: list[Place | None] = []
     for name, meant, now in zip(names, then, rows.found(sql, names), strict=True):

@@ -124,8 +124,8 @@ class Documents:
         from mcpvectordb.ingest import formats, sources
 
         checked_name(library), encode(metadata)
-        # Refuses invalid sizes before anything is read.
-        Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
+        if chunk_size or chunk_overlap:  # refuses invalid sizes before anything is read
+            Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
         deadline = self._encoder.deadline()
         fetched = None if duplicate else self._fetched(source, library)
         known, etag, modified = fetched or (None, "", "")
@@ -253,11 +253,9 @@ class Documents:
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
             return preview(self._store, once, removes=False)
-        folder_sync = FolderSync(
-            self.writer, self._worker, once, metadata=metadata, embed=embed, progress=progress
-        )
+        folder_sync = FolderSync(self.writer, self._worker, once, metadata)
         with self._history.change("ingest folder"):
-            done = folder_sync.run()
+            done = folder_sync.run(embed=embed, progress=progress)
         return self._embed_rest(done, embed, progress)
 
     def update(
@@ -345,16 +343,9 @@ class Documents:
             return [preview(self._store, library, removes=True) for library in followed]
         done = []
         for library in followed:
-            folder_sync = FolderSync(
-                self.writer,
-                self._worker,
-                library,
-                embed=embed,
-                progress=progress,
-                check=self._folders.check,
-            )
+            folder_sync = FolderSync(self.writer, self._worker, library, check=self._folders.check)
             with self._history.change("sync"):
-                done.append(folder_sync.run())
+                done.append(folder_sync.run(embed=embed, progress=progress))
         return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
 
     def search(
@@ -628,23 +619,22 @@ class Documents:
         checked_page(limit, offset)
         if sort not in rows.SORTS:
             raise InvalidInput(f"sort must be {', '.join(rows.SORTS)}, not {quoted(sort)}")
-        order = rows.SORTS[sort]
         chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            if as_of is not None:
-                stamp = self._history.limit(sql, as_of)
-                window = limit, offset
-                found = items.past_documents(sql, self._history, chosen, stamp, order, window)
-                return Page(items=tuple(found))
+            then = "" if as_of is None else items.past(self._history.limit(sql, as_of))
             # Only keys are sorted: a row of SELECT counts the chunks of its document.
             selected = sql.execute(
-                f"SELECT d.key FROM published_documents d WHERE {chosen.condition} "
-                f"ORDER BY {order} LIMIT ? OFFSET ?",
+                f"{then}SELECT d.key FROM published_documents d WHERE {chosen.condition} "
+                f"ORDER BY {rows.SORTS[sort]} LIMIT ? OFFSET ?",
                 (*chosen.bindings, limit, offset),
             )
             keys = [key for (key,) in selected]
             documents = rows.by_keys(sql, keys)
-            return Page(items=tuple(documents[key] for key in keys))
+            return Page(
+                items=tuple(
+                    documents.get(key) or items.past_by_key(sql, self._history, key) for key in keys
+                )
+            )
 
     def values(
         self, field: str, *, library: str | None = None, where: Where | None = None

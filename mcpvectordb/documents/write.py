@@ -440,7 +440,8 @@ class DocumentWriter(DocumentItems):
         id = version.local["id"]
         for each in old:
             sql.execute(
-                "UPDATE documents SET id = ? WHERE key = ? AND id = ?", (_new_id(), each, id)
+                "UPDATE documents SET id = ? WHERE key = ? AND id = ?",
+                (str(uuid.uuid4()), each, id),
             )
         # A former id of another document goes on leading there: a merged file may name any id.
         sql.execute("DELETE FROM former_ids WHERE id = ? AND document = ?", (id, key))
@@ -467,7 +468,7 @@ class DocumentWriter(DocumentItems):
                 raise NotFound("the document was changed or deleted meanwhile")
             return False
         self.unpublished.keep_whole(sql, [moved], packed)  # with its own id
-        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (_new_id(), moved))
+        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (str(uuid.uuid4()), moved))
         sql.execute(
             "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ?, twin = ? "
             "WHERE key = ?",
@@ -752,8 +753,8 @@ def _keep_ids(sql: Sql, replaced: Sequence[int], key: int) -> None:
 
 def _insert(sql: Sql, prepared: PreparedDocument, stamp: int) -> int:
     """Insert the row of a document, with a new id; a version is the twin that it was."""
-    (_, library, source, own_twin), id = prepared.version.item, _new_id()
-    fields, local = prepared.version.fields or {}, prepared.version.local
+    (_, library, source, own_twin), id = prepared.version.item, str(uuid.uuid4())
+    fields = prepared.version.fields or {}
     columns = {
         "id": id,
         "library": library,
@@ -763,7 +764,7 @@ def _insert(sql: Sql, prepared: PreparedDocument, stamp: int) -> int:
         **{name: fields[name] for name in ("title", "hash", "file_type", "size")},
         "created_at": fields["created_at"] or dates.now(),
         **{name: fields[name] for name in ("metadata", "given")},
-        **{name: local[name] for name in ("modified", "etag", "mtime_ns")},
+        **{name: fields[LOCAL][name] for name in ("modified", "etag", "mtime_ns")},
     }
     sql.execute(
         f"INSERT INTO documents ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
@@ -782,10 +783,6 @@ def _of_item(sql: Sql, document: PreparedDocument, key: int) -> list[int]:
         (*document.version.item[1:], key),
     )
     return [each for (each,) in rows]
-
-
-def _new_id() -> str:
-    return str(uuid.uuid4())
 
 
 def _changed(
