@@ -22,12 +22,11 @@ from typing import Any, NamedTuple, cast
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, rows
-from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.spans import ItemText, ReceivedItem, TextItems
-from mcpvectordb.metadata import storable, whole_number
+from mcpvectordb.metadata import library_name, storable, whole_number
 from mcpvectordb.records import Document, Place
 from mcpvectordb.storage.dialect import Sql, SqlRows
 
@@ -176,7 +175,7 @@ class DocumentItems(TextItems, ABC):
         metadata.received(fields["metadata"])
         if fields["given"] is not None:
             Overrides.decode(metadata.received(fields["given"]))
-        checked_name(version.item.place)
+        library_name(version.item.place)
         storable(version.item.name, "source", blank=False)
         if content.images is not None or len(content.spans) != fields["chunks"]:
             raise InvalidInput("its chunks are not those of a document")

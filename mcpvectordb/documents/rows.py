@@ -16,13 +16,12 @@ from typing import Any
 
 from mcpvectordb import filters, metadata
 from mcpvectordb.documents import libraries
-from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ACTIVE_KEY, ChunkIndex
 from mcpvectordb.index.resident import Allowed, ColumnSource
 from mcpvectordb.ingest.globs import compile_glob
-from mcpvectordb.metadata import storable
+from mcpvectordb.metadata import library_name, storable
 from mcpvectordb.ranking.ranker import Recency
 from mcpvectordb.ranking.why_empty import FilteredItems
 from mcpvectordb.records import Chunk, Condition, Document, Place
@@ -169,7 +168,7 @@ def document_filter(
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
     conditions = filters.conditions(where, KINDS)
     if library is not None:
-        conditions.insert(0, Condition("library", "eq", checked_name(library)))
+        conditions.insert(0, Condition("library", "eq", library_name(library)))
     condition, bindings = filters.compile(
         conditions, fields(dialect, chunks=chunks), f"d.{dialect.metadata}", dialect.filters
     )

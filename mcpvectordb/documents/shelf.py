@@ -20,7 +20,6 @@ from mcpvectordb.documents.libraries import (
     ConfirmedFolders,
     FollowedLibrary,
     LibraryVersions,
-    checked_name,
 )
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
 from mcpvectordb.documents.write import DocumentWriter, GivenText, Written
@@ -29,7 +28,7 @@ from mcpvectordb.filters import Where
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index.chunks import ACTIVE_KEY
 from mcpvectordb.ingest.globs import EVERYTHING
-from mcpvectordb.metadata import encode, storable
+from mcpvectordb.metadata import encode, library_name, storable
 from mcpvectordb.ranking import snippets
 from mcpvectordb.ranking.ranker import Fusion, Recency, checked_page
 from mcpvectordb.ranking.why_empty import unknown_name, why_empty
@@ -123,7 +122,7 @@ class Documents:
         """
         from mcpvectordb.ingest import formats, sources
 
-        checked_name(library), encode(metadata)
+        library_name(library), encode(metadata)
         if chunk_size or chunk_overlap:  # refuses invalid sizes before anything is read
             Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
         deadline = self._encoder.deadline()
@@ -186,7 +185,7 @@ class Documents:
         `replace=False` that raises Exists instead, and nothing is stored.
         """
         given = write.checked_text(text, source, title, metadata, self._config.max_source_bytes)
-        checked_name(library)
+        library_name(library)
         deadline = self._encoder.deadline()
         [[stored]] = self.writer.write_texts([given], library, replaces=replace)
         return self._finish(stored, embed, progress, deadline)
@@ -209,7 +208,7 @@ class Documents:
         waited before. After a kill, the same call continues.
         """
         given = write.checked_texts(texts, sources, titles, metadata, self._config.max_source_bytes)
-        checked_name(library)
+        library_name(library)
         stored: list[Written] = []
         with self._history.change("ingest"):
             for some in self.writer.write_texts(given, library):
@@ -248,7 +247,7 @@ class Documents:
         from mcpvectordb.documents.sync import FolderSync, preview
         from mcpvectordb.ingest import sources
 
-        checked_name(library), encode(metadata)
+        library_name(library), encode(metadata)
         sources.check_folder(folder, roots=[Path(root) for root in roots], guard=guard)
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
@@ -282,7 +281,7 @@ class Documents:
             metadata=metadata,
             patch=metadata_patch,
             title=None if title is None else storable(title, "title", blank=False),
-            library=None if library is None else checked_name(library),
+            library=None if library is None else library_name(library),
         )
         if change == DocumentChange():
             raise InvalidInput("nothing to change: give metadata, metadata_patch, title or library")
@@ -912,7 +911,7 @@ class Documents:
         of the patterns must be confirmed again.
         """
         with self._file.reading(limited=False) as sql:
-            [library] = libraries.followed(sql, checked_name(name))
+            [library] = libraries.followed(sql, library_name(name))
         self._folders.confirm(library)
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
@@ -924,7 +923,7 @@ class Documents:
         with self._history.change("remove library"):
             with self._file.writing() as sql:
                 known = [each for (each,) in sql.execute(libraries.NAMES)]
-                if checked_name(name) not in known:
+                if library_name(name) not in known:
                     raise NotFound(unknown_name("library", name, known))
                 self.library_versions.remove(Item(LibraryVersions.shelf, "", name))
                 if not keep_documents:
