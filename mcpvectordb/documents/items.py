@@ -17,6 +17,7 @@ import json
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from mcpvectordb import dates, metadata
@@ -28,7 +29,7 @@ from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.spans import ItemText, ReceivedItem, TextItems
 from mcpvectordb.metadata import library_name, storable, whole_number
 from mcpvectordb.records import Document, Place
-from mcpvectordb.storage.dialect import Sql, SqlRows
+from mcpvectordb.storage.dialect import Sql
 
 SHELF = "documents"
 LONGEST_ID = 200
@@ -264,23 +265,17 @@ def past_by_key(sql: Sql, history: History, key: int) -> Document:
     return rows.by_key(sql, key) if key > 0 else past_document(sql, history.former(sql, -key))
 
 
-class _PastDocuments:
-    """A connection on which `published_documents` are those at a stamp."""
-
-    def __init__(self, sql: Sql, limit: int) -> None:
-        self._sql, self._past = sql, past(limit)
-        self.dialect = sql.dialect
-
-    def execute(self, statement: str, bindings: Any = None, /) -> SqlRows:
-        return self._sql.execute(self._past + statement, bindings)
-
-
 def past_found(sql: Sql, history: History, names: Sequence[str], limit: int) -> list[Place | None]:
     """The document that each name meant at a stamp; otherwise what the document was then that the
     name means now, or that has or had it as its id.
     """
+    # A connection on which `published_documents` are those at the stamp.
+    past_sql = SimpleNamespace(
+        dialect=sql.dialect,
+        execute=lambda statement, bindings=None: sql.execute(past(limit) + statement, bindings),
+    )
     then = rows.candidates(
-        cast(Sql, _PastDocuments(sql, limit)),
+        cast(Sql, past_sql),
         names,
         rows.first,
         lambda _, key: past_by_key(sql, history, key),

@@ -30,18 +30,7 @@ from mcpvectordb.storage.dialect import SQLITE, Sql, SqlDialect
 from mcpvectordb.store import ItemFilter
 from mcpvectordb.text import fuzzy
 
-COLUMNS = (
-    "id",
-    "library",
-    "source",
-    "title",
-    "hash",
-    "file_type",
-    "size",
-    "modified",
-    "created_at",
-    "metadata",
-)
+COLUMNS = "id library source title hash file_type size modified created_at metadata".split()
 # Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
 SORTS = {
     "newest": "d.created_at DESC, d.key DESC",
