@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -323,6 +323,8 @@ class Database:
         Embeddings come along if both files use the same model. The other file is not changed. It is
         one transaction: a kill leaves this file as it was, and other writers wait meanwhile.
         """
+        import tempfile
+
         from mcpvectordb.merge import FileMerge
 
         self._file.require_file("merging")
@@ -333,7 +335,15 @@ class Database:
             raise InvalidInput(f"{source} is the database itself: name another file")
         if self.read_only:
             raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
-        with self._opened_other(source) as other:
+        with contextlib.ExitStack() as opened:
+            config = replace(self.config, read_only=True)
+            try:
+                other = opened.enter_context(Database(source, config=config))
+            except ReadOnly:  # one of an older format is copied, and the copy migrated
+                folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="mcpvectordb-"))
+                copy = maintenance.snapshot(source, Path(folder) / "copy.db")
+                config = replace(config, read_only=False)
+                other = opened.enter_context(Database(copy, config=config))
             try:
                 merged = FileMerge(self._side, other._side, progress).run()
             except Damaged as error:
@@ -354,23 +364,6 @@ class Database:
         merged = self.merge(path, progress=progress)
         with Database(path, config=replace(self.config, read_only=False)) as other:
             return merged, other.merge(self.path, progress=progress)
-
-    @contextlib.contextmanager
-    def _opened_other(self, path: Path) -> Iterator[Database]:
-        """Another file, open for reading; one of an older format as a copy, which is migrated."""
-        import tempfile
-
-        config = replace(self.config, read_only=True)
-        try:
-            other = Database(path, config=config)
-        except ReadOnly:
-            with tempfile.TemporaryDirectory(prefix="mcpvectordb-") as folder:
-                copy = maintenance.snapshot(path, Path(folder) / "copy.db")
-                with Database(copy, config=replace(config, read_only=False)) as other:
-                    yield other
-            return
-        with other:
-            yield other
 
     @property
     def _side(self) -> MergedFile:

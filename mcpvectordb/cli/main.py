@@ -235,18 +235,11 @@ def given_database() -> Path | str | None:
 
 
 @contextlib.contextmanager
-def opened(
-    *,
-    make: bool = False,
-    read_only: bool = False,
-    dry_run: bool = False,
-    model: str | None = None,
-    embeddings: str | None = None,
-) -> Iterator[Database]:
+def opened(*, make: bool = False, dry_run: bool = False, **changes: Any) -> Iterator[Database]:
     """Open the database that the options name; it is created only with `make`.
 
-    With `dry_run` one that does not exist is an empty one without a file. `model` and `embeddings`
-    are those of a new one.
+    With `dry_run` one that does not exist is an empty one without a file. `changes` are those of
+    the configuration that `configured` makes.
     """
     from mcpvectordb import Database
 
@@ -267,8 +260,7 @@ def opened(
                     f"the data folder {path.parent} cannot be made: {error.strerror}; name a "
                     "database elsewhere by --db FILE"
                 )
-    config = configured(read_only=read_only, model=model, embeddings=embeddings)
-    with Database(path, config=config) as db, db.acting_as("shell"):
+    with Database(path, config=configured(**changes)) as db, db.acting_as("shell"):
         if db.set_aside:
             complain(db.set_aside)
         yield db

@@ -277,8 +277,8 @@ def past_found(sql: Sql, history: History, names: Sequence[str], limit: int) -> 
     then = rows.candidates(
         cast(Sql, past_sql),
         names,
-        rows.first,
-        lambda _, key: past_by_key(sql, history, key),
+        best=True,
+        document=lambda _, key: past_by_key(sql, history, key),
     )
     places: list[Place | None] = []
     for name, meant, now in zip(names, then, rows.found(sql, names), strict=True):

@@ -134,7 +134,13 @@ class DocumentWriter(DocumentItems):
         Raises TooLarge for a text that makes too many chunks.
         """
         source, keys, title = given.source, given.said.keys or {}, given.said.title
-        parsed, said = given.parse(), Overrides(title or "", of_keys(keys, keys))
+        parsed, said = given.parsed, Overrides(title or "", of_keys(keys, keys))
+        if parsed is None:
+            from mcpvectordb.ingest import formats
+            from mcpvectordb.ingest.formats.text import parse_code, parse_markdown
+
+            is_code = formats.by_name(source.name) is formats.CODE
+            parsed = parse_code(source) if is_code else parse_markdown(source)
         metadata.encode(said.over(parsed.metadata))  # refuses what cannot be stored
         default_size, default_overlap = self._encoder.ensure_model()
         spans = self._split(
@@ -803,7 +809,8 @@ class GivenText(NamedTuple):
     """A source that can be stored, its hash, and what people say of it.
 
     `created_at` is "" for a document that is new, `parsed` None for a text that callers give
-    instead of a file: it is parsed in this process.
+    instead of a file: it is parsed in this process as code, if its source has the name of a code
+    file, or else as Markdown.
     """
 
     source: Source
@@ -811,18 +818,6 @@ class GivenText(NamedTuple):
     said: DocumentChange
     created_at: str = ""
     parsed: Parsed | None = None
-
-    def parse(self) -> Parsed:
-        """The text as code, if its source has the name of a code file, or else as Markdown."""
-        if self.parsed is not None:
-            return self.parsed
-        from mcpvectordb.ingest import formats
-        from mcpvectordb.ingest.formats.text import parse_code, parse_markdown
-
-        written_in = formats.by_name(self.source.name)
-        if written_in is formats.CODE:
-            return parse_code(self.source)
-        return parse_markdown(self.source)
 
 
 def checked_text(
