@@ -48,20 +48,12 @@ numbers_option = click.option("--line-numbers", is_flag=True, help="Print line n
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
 @click.option("--offset", default=0, type=click.IntRange(min=0))
 @json_option
-def list_(
-    name: str,
-    conditions: tuple[str, ...],
-    limit: int,
-    offset: int,
-    as_json: bool,
-) -> None:
+def list_(name: str, conditions: tuple[str, ...], as_json: bool, **page: Any) -> None:
     """List documents, newest first: all, or those of a library or of a folder in one."""
     with opened() as db:
         library, within = _scope(db, name) if name.strip("/") else (None, [])
         where = [*conditions_from(conditions), *within]
-        documents = list(
-            db.documents.browse(library=library, where=where, limit=limit, offset=offset)
-        )
+        documents = list(db.documents.browse(library=library, where=where, **page))
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()

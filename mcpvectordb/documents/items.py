@@ -243,9 +243,8 @@ def past_version(sql: Sql, history: History, id: str, limit: int) -> Version:
     ).fetchall()
     if not items:
         raise NotFound(f"no document has, or had, the id {quoted(id)}")
-    states = []
-    for item in (Item(SHELF, *row) for row in items):
-        states.append(history.at(sql, item, DocumentItems.find(sql, item), limit))
+    found = (Item(SHELF, *row) for row in items)
+    states = (history.at(sql, item, DocumentItems.find(sql, item), limit) for item in found)
     there = [each for each in states if each is not None]
     if not there:
         raise NotFound(f"the document with the id {quoted(id)} was not there at that time")

@@ -120,20 +120,8 @@ def test_a_library_is_added_synced_and_found(program: Program) -> None:
 def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
     for name in ("a.md", "b.txt", "c.rst", "d.md"):
         (program.notes / name).write_text(name)
-    program(
-        "library",
-        "add",
-        "fruit",
-        "notes",
-        "--pattern",
-        "**/*.{md,txt}",
-        "--ignore",
-        "d.*",
-        "--ignore",
-        "x/",
-        "--description",
-        "All about fruit",
-    )
+    chosen = "--pattern **/*.{md,txt} --ignore d.* --ignore x/ --description".split()
+    program("library", "add", "fruit", "notes", *chosen, "All about fruit")
     assert (
         program("sync", "--no-embed")
         == "fruit: 2 indexed; skipped: 1 ignored (--verbose lists them)"
