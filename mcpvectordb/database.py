@@ -408,7 +408,9 @@ class Database:
     def _history_items(self, name: str) -> list[Item]:
         """The items of the history that a name may mean; raises NotFound."""
         [places] = self.documents.candidates([name])
-        return self._timeline.named(name, [each.document.id for each in places])
+        with self._file.reading() as sql:
+            sources = rows.named_sources(sql, name)
+        return self._timeline.named(name, [each.document.id for each in places], sources)
 
     @cached_property
     def _timeline(self) -> Timeline:

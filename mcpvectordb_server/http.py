@@ -50,6 +50,7 @@ _PREFLIGHT = {
     "Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name",
     "Access-Control-Max-Age": "600",
 }
+_MEMBERS = {"method", "result", "error"}  # of which a message has one
 # The SDK's protection against DNS rebinding is off, because AccessGate checks Host and Origin.
 _SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
@@ -110,13 +111,13 @@ class AnsweredMessages:
             return
         read: deque[Message] = deque()
         body, more = bytearray(), True
-        while more and len(body) <= LIMITS.max_body:  # beyond this the SDK refuses it
+        while more and len(body) <= LIMITS.max_body:
             read.append(await receive())
             body += read[-1].get("body", b"")
             more = read[-1].get("more_body", False)
         reason = ""
-        with suppress(ValueError):  # which the SDK answers
-            reason = unanswerable(from_json(body))
+        with suppress(ValueError):  # which the SDK answers, and a body beyond the limit
+            reason = _refusal(from_json(body)) if len(body) <= LIMITS.max_body else ""
         if reason:
             error = {"code": INVALID_REQUEST, "message": f"Invalid request: {reason}"}
             answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
@@ -127,6 +128,15 @@ class AnsweredMessages:
             return read.popleft() if read else await receive()
 
         await self._app(scope, again, send)
+
+
+def _refusal(content: Any) -> str:
+    """Why the content of a body is no message, or none that is answered; "" if it is one."""
+    if reason := unanswerable(content):
+        return reason
+    if isinstance(content, dict) and content.get("jsonrpc") == "2.0" and _MEMBERS & content.keys():
+        return ""
+    return "not a JSON-RPC 2.0 message"
 
 
 def application(

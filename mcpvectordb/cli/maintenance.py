@@ -159,7 +159,8 @@ def salvage(damaged: Path, target: Path, as_json: bool) -> None:
 
     with busy("salvaging"):
         done = salvage(damaged, target)
-    rows = [f"{n:,} {name.replace('_', ' ')}" for name, n in done.rows.items() if n]
+    names = {"contexts": "memories"}  # as only the table is called
+    rows = [f"{n:,} {names.get(t, t.replace('_', ' '))}" for t, n in done.rows.items() if n]
     lines = [
         f"saved into {done.path}: {', '.join(rows) or 'nothing'}",
         *(f"lost: {each}" for each in done.lost),

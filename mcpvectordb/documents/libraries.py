@@ -42,6 +42,7 @@ from mcpvectordb.storage.dialect import SQLITE, Sql
 from mcpvectordb.storage.file import File
 
 _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
+_FOLDERS_KEPT = 20  # that a library was ingested from
 NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
 """The SQL that selects the names of all libraries."""
 
@@ -207,10 +208,25 @@ def followed(sql: Sql, name: str | None = None) -> list[FollowedLibrary]:
     return found
 
 
+def folders(root: str | None, others: str | None) -> list[str]:
+    """The folders below which paths of a library were shown, of these columns; the present first.
+
+    A path that was shown before it had this one still finds its document.
+    """
+    found = json.loads(others or "[]")
+    known = found if isinstance(found, list) else []
+    return list(dict.fromkeys(each for each in (root, *known) if isinstance(each, str) and each))
+
+
+def folders_of(sql: Sql, name: str) -> list[str]:
+    """The folders below which paths of the library with this name were shown."""
+    columns = f"{SQLITE.root}, {SQLITE.folders}"
+    return folders(*sql.execute(f"SELECT {columns} FROM (SELECT ? AS library) d", (name,)).get)
+
+
 def root(sql: Sql, name: str) -> str:
     """The folder below which a library has its files; "" if there is none."""
-    found = sql.execute(f"SELECT {SQLITE.root} FROM (SELECT ? AS library) d", (name,)).get
-    return found or ""
+    return next(iter(folders_of(sql, name)), "")
 
 
 def ingested_from(sql: Sql, name: str, folder: str) -> None:
@@ -218,18 +234,19 @@ def ingested_from(sql: Sql, name: str, folder: str) -> None:
 
     After ingests from several folders it is the one that holds them all.
     """
-    before = root(sql, name)
+    before = folders_of(sql, name)
     if (
         before
         and sql.execute(
             "SELECT 1 FROM published_documents WHERE library = ? AND source > ? AND source < ?",
-            (name, *bounds(before)),
+            (name, *bounds(before[0])),
         ).fetchone()
     ):
-        folder = os.path.commonpath([before, folder])
+        with contextlib.suppress(ValueError):  # on another drive
+            folder = os.path.commonpath([before[0], folder])
     sql.execute(
-        "INSERT OR REPLACE INTO settings (name, value) VALUES ('folder:' || ?, ?)",
-        (name, json.dumps(folder)),
+        "INSERT OR REPLACE INTO settings (name, value) VALUES ('folders:' || ?, ?)",
+        (name, json.dumps(list(dict.fromkeys([folder, *before]))[:_FOLDERS_KEPT])),
     )
 
 

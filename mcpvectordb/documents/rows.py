@@ -391,12 +391,15 @@ class _Finder:
     def __init__(self, sql: Sql, names: Collection[str]) -> None:
         self._sql = sql
         self._names = names
-        self._libraries: list[tuple[str, str | None]] = list(
-            sql.execute(
-                f"SELECT DISTINCT d.library, {sql.dialect.root} FROM published_documents d "
-                "ORDER BY d.library"
+        dialect = sql.dialect
+        columns = f"d.library, {dialect.root}, {dialect.folders}"
+        self._libraries: list[tuple[str, list[str]]] = [
+            (library, libraries.folders(root, others))
+            for library, root, others in sql.execute(
+                f"SELECT DISTINCT {columns} "
+                f"FROM (SELECT DISTINCT {dialect.of_root} FROM published_documents) d ORDER BY 1"
             )
-        )
+        ]
 
     def steps(self, name: str) -> Iterator[list[int]]:
         """The keys of documents that a name may mean, step by step from exact to vague.
@@ -408,12 +411,15 @@ class _Finder:
         yield _column(sql, "SELECT key FROM published_documents WHERE id = ?", name)
         yield [
             key
-            for library, root in self._libraries
+            for library, folders in self._libraries
             if name.startswith(f"{library}/")
-            for inside in (name[len(library) + 1 :], name)
-            for key in _at(sql, library, root, inside)
+            for key in _at(sql, library, _sources(library, folders, name))
         ]
-        yield [key for library, root in self._libraries for key in _at(sql, library, root, name)]
+        yield [
+            key
+            for library, folders in self._libraries
+            for key in _at(sql, library, _below(folders, name))
+        ]
         if hash := _HASH.fullmatch(name):
             yield _column(
                 sql,
@@ -432,10 +438,9 @@ class _Finder:
                 wanted.setdefault(name.lstrip("/"), []).append(name)
         found: dict[str, list[tuple[bool, int, str, int]]] = {}
         last_parts = {each.rpartition("/")[2] for each in wanted}
-        for shown, library, source, key in _paths(self._sql, last_parts):
-            # What was shown before the library got its folder, or another one, ends the source too.
-            ends = set(_ends(source))
-            for end in {shown, *ends, *(f"{library}/{each}" for each in ends)}:
+        for shown, _, source, key in _paths(self._sql, last_parts):
+            whole = source.replace(os.sep, "/").lstrip("/")
+            for end in {*_ends(shown), *_ends(whole)}:
                 for name in wanted.get(end, ()):
                     if end != shown or name == shown:
                         rank = (shown != name, len(shown), shown, -key)
@@ -443,20 +448,42 @@ class _Finder:
         return found
 
 
-def _ends(source: str) -> Iterator[str]:
-    """A source without the slashes before it, and what follows each of its others."""
-    rest = source.replace(os.sep, "/").lstrip("/")
-    while rest:
-        yield rest
-        rest = rest.partition("/")[2]
+def _ends(path: str) -> Iterator[str]:
+    """A path, and what follows each of its slashes."""
+    yield path
+    at = path.find("/")
+    while at >= 0:
+        yield path[at + 1 :]
+        at = path.find("/", at + 1)
 
 
-def _at(sql: Sql, library: str, root: str | None, inside: str) -> Iterator[int]:
-    """The keys of a library's documents whose source is this path, in its folder or elsewhere."""
+def named_sources(sql: Sql, name: str) -> list[tuple[str, str]]:
+    """The libraries and sources that a path with its library is of, stored or not any more."""
+    given = storable(name, "name")
+    return [
+        (library, source)
+        for library in (given[:at] for at, letter in enumerate(given) if letter == "/" and at)
+        for source in _sources(library, libraries.folders_of(sql, library), given)
+    ]
+
+
+def _sources(library: str, folders: Sequence[str], name: str) -> list[str]:
+    """The sources of a library that a path with its name may mean, the likeliest first."""
+    return [*_below(folders, name[len(library) + 1 :]), name]
+
+
+def _below(folders: Sequence[str], inside: str) -> list[str]:
+    """The sources that a path may mean: as it is, or in one of these folders."""
     # Not Path.expanduser, which raises where there is no home folder.
     sources = [inside, f"/{inside}", os.path.expanduser(inside)]  # noqa: PTH111
-    if root and not os.path.isabs(inside):  # noqa: PTH117
-        sources.append(os.path.normpath(str(Path(root, *inside.split("/")))))
+    if not os.path.isabs(inside):  # noqa: PTH117
+        parts = inside.split("/")
+        sources += [os.path.normpath(str(Path(folder, *parts))) for folder in folders]
+    return sources
+
+
+def _at(sql: Sql, library: str, sources: Sequence[str]) -> Iterator[int]:
+    """The keys of a library's documents that have one of these sources."""
     for source in dict.fromkeys(sources):
         yield from _column(
             sql,

@@ -927,7 +927,7 @@ class Documents:
                     raise NotFound(unknown_name("library", name, known))
                 self.library_versions.remove(Item(LibraryVersions.shelf, "", name))
                 if not keep_documents:
-                    sql.execute("DELETE FROM settings WHERE name = 'folder:' || ?", (name,))
+                    sql.execute("DELETE FROM settings WHERE name = 'folders:' || ?", (name,))
             self._folders.forget(name)
             while not keep_documents and (some := self.delete(library=name)):
                 removed += some

@@ -50,7 +50,8 @@ SELECT 'documents', library, source, twin FROM published_documents
 WHERE id IN (SELECT value FROM json_each(:ids))
 UNION SELECT shelf, place, name, twin FROM history_versions WHERE shelf = 'documents' AND (
     name = :name OR place || '/' || ltrim(name, '/') = :name OR fields ->> '$.local.id' = :name
-    OR substr(name, -length(:name) - 1) = '/' || :name)
+    OR substr(name, -length(:name) - 1) = '/' || :name
+    OR EXISTS (SELECT 1 FROM json_each(:sources) WHERE value ->> 0 = place AND value ->> 1 = name))
 UNION SELECT 'contexts', '', uid, '' FROM contexts WHERE id = :context
 UNION SELECT shelf, place, name, twin FROM history_versions
 WHERE shelf = 'contexts' AND fields ->> '$.local.id' = :context
@@ -109,13 +110,19 @@ class Timeline:
             found = (self._entry(sql, change, items) for change in self._changes(sql, first, items))
             return list(itertools.islice((each for each in found if each.count), limit))
 
-    def named(self, name: str, ids: Sequence[str]) -> list[Item]:
-        """The items that a name may mean; `ids` are those of stored documents. Raises NotFound."""
+    def named(
+        self, name: str, ids: Sequence[str], sources: Sequence[tuple[str, str]]
+    ) -> list[Item]:
+        """The items that a name may mean; raises NotFound.
+
+        `ids` are those of stored documents, `sources` the libraries and sources of others.
+        """
         memory = re.fullmatch(r"memory:([0-9]{1,18})", name)
         with self._file.reading() as sql:
             bindings = {
                 "name": storable(name, "name"),
                 "ids": json.dumps(ids),
+                "sources": json.dumps(sources),
                 "context": int(memory[1]) if memory else -1,
             }
             found = [Item(*row) for row in sql.execute(_NAMED, bindings)]
@@ -328,7 +335,8 @@ class Timeline:
             action=change.action,
             items=tuple(
                 ChangedItem(
-                    shelf=each.item.shelf,
+                    # Only tables and exports call memories contexts.
+                    shelf="memories" if each.item.shelf == "contexts" else each.item.shelf,
                     name=self._label(sql, each),
                     kind=each.kind,
                     title=_title(each),

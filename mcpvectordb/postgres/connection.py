@@ -320,6 +320,7 @@ DIALECT = SqlDialect(
     "coalesce((SELECT root FROM libraries l WHERE l.origin = d.origin AND l.name = d.library), "
     f"CASE WHEN {_BEFORE} > 0 AND substr(d.source, {_BEFORE} + 1) = "
     f"substr(d.path, length(d.library) + 1) THEN left(d.source, {_BEFORE}) END)",
+    of_root="origin, library, source, path",
     path="d.path",
     origins={
         "document": "(SELECT name FROM origins WHERE key = d.origin)",

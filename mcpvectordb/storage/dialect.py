@@ -22,8 +22,10 @@ class SqlDialect:
     """The parts of statements that differ.
 
     filters   how conditions are compiled
-    root      SQL of the folder that the library of document `d` follows or was ingested from
-              (`libraries.ingested_from`), or NULL
+    root      SQL of the folder that the library of document `d` follows or was ingested from, or
+              NULL
+    folders   SQL of the folders that it was ingested from so far (`libraries.ingested_from`)
+    of_root   the columns of documents on which these two depend
     path      SQL of the path of document `d`, where it is stored
     origins   SQL of the origin of document `d`, memory `x` and vector `v`, where there are several
     metadata  the column of metadata that conditions are about
@@ -34,6 +36,8 @@ class SqlDialect:
 
     filters: filter_dialect.FilterDialect
     root: str
+    folders: str = "NULL"
+    of_root: str = "library"
     path: str = ""
     origins: dict[str, str] = field(default_factory=dict)
     metadata: str = "metadata"
@@ -45,10 +49,15 @@ class SqlDialect:
     explain: str = "EXPLAIN QUERY PLAN"
 
 
+_FOLDERS = (
+    "FROM settings WHERE name = 'folders:' || d.library "
+    "AND CASE WHEN json_valid(value) THEN json_type(value, '$[0]') = 'text' END"
+)
 SQLITE = SqlDialect(
     filter_dialect.SQLITE,
-    "coalesce((SELECT root FROM libraries WHERE name = d.library), (SELECT value ->> '$' "
-    "FROM settings WHERE name = 'folder:' || d.library AND json_valid(value)))",
+    "coalesce((SELECT root FROM libraries WHERE name = d.library), "
+    f"(SELECT value ->> '$[0]' {_FOLDERS}))",
+    folders=f"(SELECT value {_FOLDERS})",
 )
 
 

@@ -692,7 +692,7 @@ def ingest(
     grant: Grant = Grant(),  # noqa: B008 - immutable
 ) -> str:
     """Store a text, file, folder or web page for `search`: found by words at once, by meaning as
-    embedding goes on. Unchanged sources are skipped, changed ones replaced; by `text` only with
+    embedding goes on. Unchanged sources stay, changed ones are replaced; by `text` only with
     `replace`. What takes over ten seconds goes on as a job, shown by `status`.
     """
     source = not_blank("source", source, ": give a file, a folder, a URL, or a name")

@@ -40,7 +40,7 @@ COMMANDS = [
     "update tea.md -m good=true",
     "ingest new.md --library new --no-embed",
     "ingest missing.md",
-    "delete new/old.md",
+    "delete new/new.md",
     "delete nothing.md",
     "history",
     "history tea.md",

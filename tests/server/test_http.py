@@ -123,6 +123,8 @@ def test_no_path_and_no_query_is_an_internal_error(path: str, running: Running) 
         ('{"jsonrpc":"2.0","id":null,"method":"ping"}', "ping needs an id: text or whole number"),
         (json.dumps([HELLO, HELLO]), "batches are not supported: send each message by itself"),
         ("[]", "batches are not supported: send each message by itself"),
+        ('{"jsonrpc":"2.0","id":8}', "not a JSON-RPC 2.0 message"),
+        ('"text"', "not a JSON-RPC 2.0 message"),
     ],
 )
 def test_a_message_that_gets_no_answer_is_refused_with_the_reason(

@@ -559,6 +559,19 @@ def test_a_path_that_was_shown_before_still_finds_its_document(
     assert path(db, "q4.md") == "x/work/plans/q4.md"
 
 
+def test_the_path_of_a_deleted_document_means_no_other(path: Path, tmp_path: Path) -> None:
+    docs = _folder(tmp_path / "docs", "tea.md", "notes/tea.md")
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_folder(docs, library="x", embed=False)
+        db.documents.delete(db.documents.lookup("x/tea.md").document.id)
+        assert db.documents.candidates(["x/tea.md"]) == [[]]
+        assert db.documents.lookup("x/tea.md", as_of=1).document.source == str(docs / "tea.md")
+        assert [entry.items[0].name for entry in db.history("x/tea.md")] == ["x/tea.md"] * 2
+        assert db.forget("x/tea.md").versions == 2
+        [left] = db.documents.browse()
+        assert left.path == "x/notes/tea.md"
+
+
 def test_an_ingest_into_a_library_that_was_removed_begins_anew(
     db: Database, tmp_path: Path
 ) -> None:

@@ -259,6 +259,7 @@ def test_history_is_listed_by_name_and_time(db: Database) -> None:
     for name in ("work/notes/a.md", "a.md", "notes/a.md", document.id):
         assert listed(db, name) == [*changes, ("added", "work/notes/a.md")]
     assert listed(db, f"memory:{memory}") == [("added", f"memory:{memory}")]
+    assert db.history(f"memory:{memory}")[0].items[0].shelf == "memories"
     assert listed(db, "v") == listed(db, "default/v") == [("added", "default/v")]
     assert len(db.history(since="1d")) == 4 and len(db.history(limit=2)) == 2
     with pytest.raises(NotFound, match="nothing has, or had, the name"):
