@@ -1,4 +1,4 @@
-"""The program `mcpvectordb`: its table of commands, the database they open, and errors."""
+"""The program `mcpvectordb`: its table of commands, their examples, the database, and errors."""
 
 from __future__ import annotations
 
