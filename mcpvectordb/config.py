@@ -176,9 +176,16 @@ class Config:
             if not name.startswith(cls.ENV_PREFIX) or name in SERVER_VARIABLES:
                 continue
             if name not in known:
-                hint = _did_you_mean(name, [*known, *SERVER_VARIABLES])
-                raise InvalidInput(f"unknown environment variable {name}{hint}")
-            values[known[name].name] = _parse(name, text, _type_of(known[name].default))
+                from difflib import get_close_matches
+
+                every = sorted([*known, *SERVER_VARIABLES])
+                near = get_close_matches(name, every, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(every)}"
+                raise InvalidInput(f"unknown environment variable {name}; {hint}")
+            default = known[name].default
+            # None is the default of an optional number.
+            kind = float if default is None else type(default)
+            values[known[name].name] = _parse(name, text, kind)
         return cls(**values)
 
     def models_folder(self) -> Path:
@@ -210,13 +217,6 @@ def how_to_allow(name: str) -> str:
     return f"({name}); set {_PREFIX}{name.upper()} to change this limit"
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
-
-
 def _is_proxy(url: str) -> bool:
     try:
         parts = urlsplit(url)
@@ -228,11 +228,6 @@ def _is_proxy(url: str) -> bool:
         )
     except ValueError:
         return False
-
-
-def _type_of(default: object) -> type:
-    """The type of a field with this default; None is the default of an optional number."""
-    return float if default is None else type(default)
 
 
 def _parse(name: str, text: str, type_: type) -> Any:

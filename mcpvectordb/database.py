@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -322,22 +322,37 @@ class Database:
         Embeddings come along if both files use the same model. The other file is not changed. It is
         one transaction: a kill leaves this file as it was, and other writers wait meanwhile.
         """
+        import tempfile
+
         from mcpvectordb.merge import FileMerge
 
-        other_path = self._checked_other(path)
-        with self._opened_other(other_path) as other:
+        self._file.require_file("merging")
+        source = Path(path).expanduser()
+        if not source.is_file():
+            raise InvalidInput(f"there is no file {source} to merge")
+        if not self._file.memory and source.samefile(self.path):
+            raise InvalidInput(f"{source} is the database itself: name another file")
+        if self.read_only:
+            raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
+        with contextlib.ExitStack() as opened:
+            config = replace(self.config, read_only=True)
+            try:
+                other = opened.enter_context(Database(source, config=config))
+            except ReadOnly:  # one of an older format is copied, and the copy migrated
+                folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="mcpvectordb-"))
+                copy = maintenance.snapshot(source, Path(folder) / "copy.db")
+                config = replace(config, read_only=False)
+                other = opened.enter_context(Database(copy, config=config))
             try:
                 merged = FileMerge(self._store, self._versioned, other._store, progress).run()
             except Damaged as error:
-                raise Damaged(
-                    f"{other_path} was not merged, and nothing changed: {error}"
-                ) from None
+                raise Damaged(f"{source} was not merged, and nothing changed: {error}") from None
         with self._file.reading(limited=False) as sql:
             model = active_model(sql)
             waiting = self._encoder.pending(sql, model) if model else 0
         self.documents.unpublished.clean()
         note = f"waiting for their embeddings: {counted_passages(waiting)}" if waiting else ""
-        return replace(merged, path=str(other_path), note=note)
+        return replace(merged, path=str(source), note=note)
 
     def sync_with(
         self, path: str | os.PathLike[str], *, progress: ProgressCallback | None = None
@@ -348,34 +363,6 @@ class Database:
         merged = self.merge(path, progress=progress)
         with Database(path, config=replace(self.config, read_only=False)) as other:
             return merged, other.merge(self.path, progress=progress)
-
-    def _checked_other(self, path: str | os.PathLike[str]) -> Path:
-        self._file.require_file("merging")
-        other = Path(path).expanduser()
-        if not other.is_file():
-            raise InvalidInput(f"there is no file {other} to merge")
-        if not self._file.memory and other.samefile(self.path):
-            raise InvalidInput(f"{other} is the database itself: name another file")
-        if self.read_only:
-            raise ReadOnly(f"{self.place} is open for reading only, so nothing is merged into it")
-        return other
-
-    @contextlib.contextmanager
-    def _opened_other(self, path: Path) -> Iterator[Database]:
-        """Another file, open for reading; one of an older format as a copy, which is migrated."""
-        import tempfile
-
-        config = replace(self.config, read_only=True)
-        try:
-            other = Database(path, config=config)
-        except ReadOnly:
-            with tempfile.TemporaryDirectory(prefix="mcpvectordb-") as folder:
-                copy = maintenance.snapshot(path, Path(folder) / "copy.db")
-                with Database(copy, config=replace(config, read_only=False)) as other:
-                    yield other
-            return
-        with other:
-            yield other
 
     @property
     def _versioned(self) -> tuple[VersionedShelf, ...]:

@@ -129,12 +129,20 @@ def named_period(text: object, name: str, *, now: datetime | None = None) -> Per
         if asked.lower() in _DAYS_AGO:
             midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
             first = midnight - timedelta(days=_DAYS_AGO[asked.lower()])
-            return _period(first, first + timedelta(days=1))
-        if match := _MONTH.fullmatch(asked):
-            return _calendar_period(int(match["year"]), match["month"])
-        if _DURATION.fullmatch(asked.lower()):
-            return _period(moment := _ago(duration(asked, name), now), moment)
-        first = datetime.fromisoformat(parse(asked, name))
+            length = timedelta(days=1)
+        elif match := _MONTH.fullmatch(asked):
+            import calendar
+
+            year, month = int(match["year"]), int(match["month"] or 1)
+            first = datetime(year, month, 1, tzinfo=UTC)
+            of_year = 365 + calendar.isleap(year)
+            length = timedelta(calendar.monthrange(year, month)[1] if match["month"] else of_year)
+        elif _DURATION.fullmatch(asked.lower()):
+            first = now - min(duration(asked, name), now - datetime.min.replace(tzinfo=UTC))
+            length = timedelta()
+        else:
+            first = datetime.fromisoformat(parse(asked, name))
+            length = _precision(asked)
     except (ValueError, OverflowError):  # InvalidInput is a ValueError
         raise InvalidInput(
             f"{name} must be a date or time such as 2025-11-29, 2025-11, 2025 or "
@@ -142,24 +150,9 @@ def named_period(text: object, name: str, *, now: datetime | None = None) -> Per
             f"not {repr(text) if len(repr(text)) <= 80 else f'a long {type(text).__name__}'}"
         ) from None
     try:
-        return _period(first, first + _precision(asked))
+        return Period(_sortable(first), _sortable(first + length))
     except OverflowError:
         return Period(_sortable(first), _AFTER_ALL_TIMES)
-
-
-def _calendar_period(year: int, month: str | None) -> Period:
-    first = datetime(year, int(month or 1), 1, tzinfo=UTC)
-    after = (year + 1, 1) if month in (None, "12") else (year, first.month + 1)
-    if after[0] > datetime.max.year:
-        return Period(_sortable(first), _AFTER_ALL_TIMES)
-    return _period(first, datetime(*after, 1, tzinfo=UTC))
-
-
-def _ago(age: timedelta, now: datetime) -> datetime:
-    try:
-        return now - age
-    except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)
 
 
 def _precision(text: str) -> timedelta:
@@ -172,10 +165,6 @@ def _precision(text: str) -> timedelta:
         return timedelta(minutes=1)
     fraction = digits.partition(".")[2][:6]
     return timedelta(microseconds=10 ** (6 - len(fraction)))
-
-
-def _period(first: datetime, after: datetime) -> Period:
-    return Period(_sortable(first), _sortable(after))
 
 
 def _sortable(moment: datetime) -> str:

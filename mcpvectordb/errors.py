@@ -1,36 +1,6 @@
 """All errors of the library; each has a stable `code` and subclasses the matching builtin error.
 
 The code is the name of the class in snake case: `InvalidFilter.code` is "invalid_filter".
-
-MCPVectorDBError
-├── InvalidInput (ValueError)            an argument cannot be used as it is
-│   └── InvalidFilter                    a `where` condition is invalid
-├── NotFound (LookupError)               no item has this id
-├── ReadTimeout (TimeoutError)           a read took longer than the configuration allows
-├── DatabaseError                        the file
-│   ├── NotOurFile                       another program's file, or not a database
-│   ├── NewerFile                        written by a newer mcpvectordb
-│   ├── Damaged                          the file's content is inconsistent
-│   ├── ReadOnly (PermissionError)       a write to a file opened for reading
-│   ├── Unwritable (OSError)             disk full, no permission, missing folder
-│   ├── Busy (TimeoutError)              other processes kept the file locked
-│   ├── Unreachable (ConnectionError)    the PostgreSQL server, or the way to it, failed
-│   └── Closed                           the Database is closed
-├── IngestError                          a source could not be ingested
-│   ├── Unreadable (OSError)             missing, a folder, no permission, a device
-│   ├── Refused (PermissionError)        a path or URL the safety rules do not allow
-│   ├── Exists (FileExistsError)         another text has this source, and was not to be replaced
-│   ├── TooLarge (ValueError)            above a size limit
-│   ├── UnsupportedFormat (ValueError)   a format without a parser
-│   ├── ParseFailed (ValueError)         encrypted, damaged, or over the parser's limits
-│   ├── NoText (ValueError)              the source has no text
-│   └── FetchFailed (OSError)            the network or the server failed
-│       └── RetryLater                   the host is left alone for some seconds yet
-└── ModelError                           embedding
-    ├── ModelMissing (LookupError)       no such model, or its files are not on this machine
-    │   └── EndpointFailed               its endpoint cannot be asked, or gave no usable answer
-    ├── ModelDamaged (ValueError)        a file's digest is not the expected one
-    └── EmbeddingFailed (RuntimeError)   the embedder returned unusable vectors
 """
 
 import re

@@ -102,6 +102,14 @@ def storable(text: object, name: str, *, blank: bool = True) -> str:
     return text
 
 
+def library_name(name: object) -> str:
+    """Return `name` if it is a valid name of a library, else raise InvalidInput."""
+    library = storable(name, "library", blank=False)
+    if len(library) > 200:
+        raise InvalidInput(f"library is {len(library)} characters long; a name has at most 200")
+    return library
+
+
 def whole_number(value: object, name: str, least: int = 0) -> int:
     """`value` if it is a whole number from `least` to 2^63 - 1, the largest that SQLite stores."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:

@@ -66,7 +66,7 @@ class Record:
 
         Bytes become base64 text.
         """
-        values = {name: _in_json(getattr(self, name)) for name in self.__dataclass_fields__}
+        values = {name: in_json(getattr(self, name)) for name in self.__dataclass_fields__}
         citation = getattr(self, "citation", None)
         return values if citation is None else {**values, "citation": citation}
 
@@ -104,15 +104,15 @@ def _complete(record: type[Record], given: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _in_json(value: Any) -> Any:
+def in_json(value: Any) -> Any:
     """A value in JSON's types: records and mappings become objects, sequences lists."""
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {key: _in_json(each) for key, each in value.items()}
+        return {key: in_json(each) for key, each in value.items()}
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return [_in_json(each) for each in value] if isinstance(value, list | tuple) else value
+    return [in_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _compared(record: Any) -> tuple[Any, ...]:

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from mcpvectordb.cli.output import StyledText, bar, complain
-from mcpvectordb.records import Progress
 
 # What each shows, the query, and a filter.
 QUERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -51,11 +50,11 @@ def demo(keep: Path | None) -> None:
             (each for each in shipped if each.name.endswith(".md")), key=lambda each: each.name
         )
         with bar("reading", "pages") as move:
-            for number, page in enumerate(pages, 1):
-                db.documents.ingest_text(
-                    page.read_text("utf-8"), source=page.name, library="demo", embed=False
-                )
-                move(Progress(step="ingest", done=number, total=len(pages)))
+            texts = (each.read_text("utf-8") for each in pages)
+            names = [each.name for each in pages]
+            db.documents.ingest_many(
+                texts, sources=names, library="demo", embed=False, progress=move
+            )
         with bar("embedding", "chunks") as move:
             db.embed_pending(progress=move)
         stats = db.stats()

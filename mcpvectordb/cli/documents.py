@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,20 +48,12 @@ numbers_option = click.option("--line-numbers", is_flag=True, help="Print line n
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(min=0))
 @click.option("--offset", default=0, type=click.IntRange(min=0))
 @json_option
-def list_(
-    name: str,
-    conditions: tuple[str, ...],
-    limit: int,
-    offset: int,
-    as_json: bool,
-) -> None:
+def list_(name: str, conditions: tuple[str, ...], as_json: bool, **page: Any) -> None:
     """List documents, newest first: all, or those of a library or of a folder in one."""
     with opened() as db:
         library, within = _scope(db, name) if name.strip("/") else (None, [])
         where = [*conditions_from(conditions), *within]
-        documents = list(
-            db.documents.browse(library=library, where=where, limit=limit, offset=offset)
-        )
+        documents = list(db.documents.browse(library=library, where=where, **page))
         total = db.documents.count(library=library, where=where)
         note = "" if total else db.documents.why_empty(library=library, where=where)
         backlog = db.documents.backlog()
@@ -97,14 +90,13 @@ def get(
     # A number that cannot be one of a change is no time either, which is what the error says then.
     moment = int(as_of) if as_of and as_of.isdecimal() and len(as_of) < 20 else as_of
     with opened() as db:
-        find = _candidates if moment is None else _then(moment)
-        [place] = _places(db, [name], find, "" if moment is None else f" as of {moment}")
+        when = "" if moment is None else f" as of {moment}"
+        [place] = _places(db, [name], partial(_candidates, db, as_of=moment), when)
         limit = lines if lines is not None else place.lines
-        document = place.document
-        whole = db.documents.text(document.id, as_of=moment)
+        whole = db.documents.text(place.document.id, as_of=moment)
         text = _excerpt(whole, place.line, limit, line_numbers)
     if as_json:
-        print_json({"document": document, "text": text})
+        print_json({"document": place.document, "text": text})
     else:
         print_text(text)
 
@@ -130,8 +122,15 @@ def multi_get(
 ) -> None:
     """Print several documents: those that match a pattern ('notes/**/*.md'), or a list of names."""
     with opened() as db:
+        if any(sign in pattern for sign in "*?[{"):
+            documents = db.documents.matching(pattern)
+        else:
+            names = list(filter(None, map(str.strip, pattern.split(","))))
+            documents = _unique(_places(db, names, partial(_candidates, db)))
+        if not documents:
+            fail(f"no document matches {pattern!r}; `mcpvectordb list` shows what there is")
         texts = {}
-        for each in _matching(db, pattern):
+        for each in documents:
             if db.documents.text_bytes(each.id) > max_bytes:
                 complain(
                     f"{each.path} is left out: it has more than {max_bytes} bytes; get it by "
@@ -154,28 +153,17 @@ def multi_get(
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option("--library", "-l", metavar="NAME", help="The library to move it to.")
 @no_embed_option
-def update(
-    name: str,
-    metadata: tuple[str, ...],
-    title: str | None,
-    library: str | None,
-    no_embed: bool,
-) -> None:
+def update(name: str, metadata: tuple[str, ...], no_embed: bool, **fields: Any) -> None:
     """Change the metadata, title or library of a document, by path, id or #hash.
 
     -m KEY=VALUE sets a key, -m KEY=null removes it. What is given here stays when the document's
     file changes.
     """
-    patch = dict(metadata_pair(each) for each in metadata)
+    if metadata:
+        fields["metadata_patch"] = dict(metadata_pair(each) for each in metadata)
     with opened() as db:
         [document] = _only(db, [name])
-        done = db.documents.update(
-            document.id,
-            metadata_patch=patch if metadata else None,
-            title=title,
-            library=library,
-            embed=not no_embed,
-        )
+        done = db.documents.update(document.id, embed=not no_embed, **fields)
     show(f"{done.status} {done.document.path}")
     if done.note:
         complain(done.note)
@@ -224,54 +212,38 @@ def _scope(db: Database, name: str) -> tuple[str | None, list[Condition]]:
     return None, [Condition("id", "in", [each.id for each in below])]
 
 
-def _matching(db: Database, pattern: str) -> list[Document]:
-    """The documents that match a pattern, or those of a list of names; ends the program if none."""
-    if any(sign in pattern for sign in "*?[{"):
-        documents = db.documents.matching(pattern)
-    else:
-        names = list(filter(None, map(str.strip, pattern.split(","))))
-        documents = _unique(place.document for place in _places(db, names, _candidates))
-    if not documents:
-        fail(f"no document matches {pattern!r}; `mcpvectordb list` shows what there is")
-    return documents
+def _unique(places: Sequence[Place]) -> list[Document]:
+    return list({each.document.id: each.document for each in places}.values())
 
 
-def _unique(documents: Iterable[Document]) -> list[Document]:
-    return list({each.id: each for each in documents}.values())
+def _candidates(
+    db: Database, names: Sequence[str], as_of: str | int | None = None
+) -> list[list[Place]]:
+    """The documents that each name may mean, or the one that it meant at a time.
 
-
-Find = Callable[["Database", Sequence[str]], list[list["Place"]]]
-"""The documents that each name may mean."""
-
-
-def _candidates(db: Database, names: Sequence[str]) -> list[list[Place]]:
-    """The documents that each name may mean; the id of an earlier version means the present one."""
-    former = db.documents.lookup(names)
+    The id of an earlier version means the present one.
+    """
+    several = db.documents.candidates(names) if as_of is None else [[] for _ in names]
+    one = db.documents.lookup(names, as_of=as_of)
     return [
-        places or list(filter(None, [place]))
-        for places, place in zip(db.documents.candidates(names), former, strict=True)
+        places or list(filter(None, [place])) for places, place in zip(several, one, strict=True)
     ]
 
 
-def _then(as_of: str | int) -> Find:
-    """The document that each name meant at a time."""
-
-    def find(db: Database, names: Sequence[str]) -> list[list[Place]]:
-        found = db.documents.lookup(names, as_of=as_of)
-        return [list(filter(None, [place])) for place in found]
-
-    return find
-
-
-def _places(db: Database, names: Sequence[str], find: Find, when: str = "") -> list[Place]:
-    """The one document that each name means.
+def _places(
+    db: Database,
+    names: Sequence[str],
+    find: Callable[[Sequence[str]], list[list[Place]]],
+    when: str = "",
+) -> list[Place]:
+    """The one document that each name means, of those that `find` returns for each.
 
     A file that exists below the working folder comes before one whose path only ends like a name.
     Raises NotFound with similar names for the first unknown one, and InvalidInput for one that
     several documents have.
     """
     every = list(dict.fromkeys(each for name in names for each in _spellings(name)))
-    found = dict(zip(every, find(db, every), strict=True))
+    found = dict(zip(every, find(every), strict=True))
     chosen = []
     for name in names:
         meanings = list(filter(None, map(found.get, _spellings(name))))
@@ -295,11 +267,11 @@ def _only(db: Database, names: Sequence[str]) -> list[Document]:
 
     The id of an earlier version is none of them.
     """
-    places = _places(db, names, lambda db, names: db.documents.candidates(names))
+    places = _places(db, names, db.documents.candidates)
     for name, place in zip(names, places, strict=True):
         if place.line is not None:
             raise InvalidInput(f"{name} names a line; this concerns a document as a whole")
-    return _unique(place.document for place in places)
+    return _unique(places)
 
 
 def _spellings(name: str) -> list[str]:

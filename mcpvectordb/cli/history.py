@@ -22,7 +22,7 @@ from mcpvectordb.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from mcpvectordb import HistoryEntry, Merged, Undone
+    from mcpvectordb import HistoryEntry, Merged
 
 _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 
@@ -49,10 +49,13 @@ def history(
     NAME is a document's path, source or id, memory:7, the id of a vector, or a library. `history
     off` deletes the history and keeps none from now on; `history on` keeps it again.
     """
-    if name in ("on", "off"):
-        _switch(name, yes)
-        return
     with opened() as db:
+        if name in ("on", "off"):
+            if name == "off":
+                ask("What was replaced or deleted can no longer be undone.", yes)
+            db.keep_history(name == "on")
+            show(f"history is {name}")
+            return
         entries = db.history(name, since=since, limit=limit)
         diffs = {each.number: db.diff(each.number, name) for each in entries} if diff else {}
     if as_json:
@@ -63,14 +66,6 @@ def history(
         if diff:
             show_block(diffs[each.number])
     show(quantity(len(entries), "change"), err=True)
-
-
-def _switch(name: str, yes: bool) -> None:
-    with opened() as db:
-        if name == "off":
-            ask("What was replaced or deleted can no longer be undone.", yes)
-        db.keep_history(name == "on")
-    show(f"history is {name}")
 
 
 def _show_entry(entry: HistoryEntry, *, err: bool = False) -> None:
@@ -92,15 +87,7 @@ def undo(change: int | None, yes: bool, as_json: bool) -> None:
 
     Without CHANGE, each undo steps further back, and `redo` steps forward again.
     """
-    with opened() as db:
-        if change is None:
-            latest = db.next_undo()
-            _show_entry(latest, err=True)
-            change = latest.number
-        ask(f"Change {change} will be taken back.", yes)
-        with busy("restoring"):
-            done = db.undo(change)
-    _show_undone(done, as_json)
+    _take_back(change, yes, as_json)
 
 
 @click.command()
@@ -111,16 +98,18 @@ def redo(yes: bool, as_json: bool) -> None:
 
     Each redo takes back one undo more, until something else is changed.
     """
+    _take_back(None, yes, as_json, redo=True)
+
+
+def _take_back(change: int | None, yes: bool, as_json: bool, *, redo: bool = False) -> None:
     with opened() as db:
-        last = db.next_undo(redo=True)
-        _show_entry(last, err=True)
-        ask(f"Change {last.number} will be taken back.", yes)
+        if change is None:
+            latest = db.next_undo(redo=redo)
+            _show_entry(latest, err=True)
+            change = latest.number
+        ask(f"Change {change} will be taken back.", yes)
         with busy("restoring"):
-            done = db.redo()
-    _show_undone(done, as_json)
-
-
-def _show_undone(done: Undone, as_json: bool) -> None:
+            done = db.redo() if redo else db.undo(change)
     outcomes = (
         ("restored", done.restored),
         ("removed", done.removed),

@@ -7,7 +7,7 @@ import hashlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ import click
 from mcpvectordb.cli.main import configured, opened
 from mcpvectordb.cli.options import (
     dry_run_option,
+    ignore_option,
     json_option,
     metadata_option,
     metadata_pair,
     no_embed_option,
+    pattern_option,
     verbose_option,
 )
 from mcpvectordb.cli.output import (
@@ -38,7 +40,6 @@ from mcpvectordb.cli.output import (
 from mcpvectordb.config import PRECISIONS
 from mcpvectordb.errors import Exists, IngestError, InvalidInput, ModelError
 from mcpvectordb.ingest.formats.charset import decode
-from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Embedded, Progress, counted_passages
 
 if TYPE_CHECKING:
@@ -56,19 +57,8 @@ if TYPE_CHECKING:
     help="The library to ingest into.",
 )
 @metadata_option
-@click.option(
-    "--pattern",
-    metavar="GLOB",
-    default=EVERYTHING,
-    show_default=True,
-    help="Which files of folders: * matches within one, **/ any folders, {md,txt} either.",
-)
-@click.option(
-    "--ignore",
-    metavar="GLOB",
-    multiple=True,
-    help="Files of folders to leave out, as in a .gitignore. Repeatable.",
-)
+@pattern_option
+@ignore_option
 @click.option(
     "--model",
     metavar="NAME",
@@ -119,19 +109,19 @@ def ingest(
     }
     chosen = {"pattern": pattern, "ignore": ignore, "dry_run": dry_run, "embed": not no_embed}
     done = _Outcomes(verbose, as_json)
-    _check_installed(model)
+    if model:
+        from mcpvectordb.embedding import weights
+
+        # Refuses a model for a new database that is not an embedder on this machine.
+        folder = configured().models_folder()
+        weights.locate(weights.embedder(model, folder), folder)
     with (
         opened(make=True, dry_run=dry_run, model=model, embeddings=embeddings) as db,
         resumable(db),
     ):
         _check_used(db, model, embeddings)
         for source in sources:
-            if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
-                _ingest_folder(db, source, done, **given, **chosen)
-            elif dry_run:
-                done.planned.append(("read", source))
-            else:
-                _ingest_source(db, source, done, **given, name=name, replace=replace)
+            _ingest_source(db, source, done, given, chosen, {"source": name, "replace": replace})
         try:
             # What failed stores nothing, so it does not start on what waited before either.
             stored = any(count for what, count in done.counts.items() if what != "failed")
@@ -141,15 +131,6 @@ def ingest(
             done.show(dry_run)
     if done.counts["failed"]:
         raise SystemExit(1)
-
-
-def _check_installed(model: str | None) -> None:
-    """Refuse a model for a new database that is not an embedder on this machine."""
-    if model:
-        from mcpvectordb.embedding import weights
-
-        folder = configured().models_folder()
-        weights.locate(weights.embedder(model, folder), folder)
 
 
 def _check_used(db: Database, model: str | None, embeddings: str | None) -> None:
@@ -264,38 +245,34 @@ class _Outcomes:
         self.embedded += synced.embedded
 
 
-def _ingest_folder(db: Database, folder: str, done: _Outcomes, **options: Any) -> None:
-    """Ingest the files of a folder; a failure is printed and does not stop the others."""
-    try:
-        with bar(f"reading {folder}", "files") as move:
-            done.add(db.documents.ingest_folder(folder, progress=move, **options))
-    except IngestError as error:
-        done.failed(error)
-
-
 def _ingest_source(
     db: Database,
     source: str,
     done: _Outcomes,
-    library: str,
-    metadata: dict[str, Any],
-    name: str | None,
-    replace: bool,
+    given: Mapping[str, Any],
+    of_folders: Mapping[str, Any],
+    of_stdin: Mapping[str, Any],
 ) -> None:
-    """Ingest a file, URL or standard input without embedding it; a failure is printed."""
+    """Ingest a folder, or without embedding it a file, URL or standard input.
+
+    A failure is printed and does not stop the others.
+    """
     try:
+        if source != "-" and "://" not in source and Path(source).expanduser().is_dir():
+            with bar(f"reading {source}", "files") as move:
+                folder = db.documents.ingest_folder(source, progress=move, **given, **of_folders)
+                done.add(folder)
+            return
+        if of_folders["dry_run"]:
+            done.planned.append(("read", source))
+            return
         if source == "-":
             raw = sys.stdin.buffer.read()
-            stored = db.documents.ingest_text(
-                decode(raw),
-                source=name or f"stdin-{hashlib.sha256(raw).hexdigest()[:8]}",
-                library=library,
-                metadata=metadata,
-                replace=replace,
-                embed=False,
-            )
+            name = of_stdin["source"] or f"stdin-{hashlib.sha256(raw).hexdigest()[:8]}"
+            options = {**given, **of_stdin, "source": name}
+            stored = db.documents.ingest_text(decode(raw), embed=False, **options)
         else:
-            stored = db.documents.ingest(source, library=library, metadata=metadata, embed=False)
+            stored = db.documents.ingest(source, embed=False, **given)
         done.counts[_OUTCOMES.get(stored.status, stored.status)] += 1
         if stored.note:
             complain(f"{source}: {stored.note}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,10 @@ from mcpvectordb.cli.options import (
     ask,
     check_library,
     dry_run_option,
+    ignore_option,
     json_option,
     no_embed_option,
+    pattern_option,
     verbose_option,
     yes_option,
 )
@@ -32,12 +34,12 @@ from mcpvectordb.cli.output import (
     quantity,
     show,
     show_planned,
+    show_result,
     show_skipped,
     skipped_in,
 )
 from mcpvectordb.errors import MCPVectorDBError, Refused, Unreadable
 from mcpvectordb.ingest.folders import IGNORE_FILES
-from mcpvectordb.ingest.globs import EVERYTHING
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -58,29 +60,11 @@ def library() -> None:
 @library.command()
 @click.argument("name")
 @click.argument("directory", metavar="DIR")
-@click.option(
-    "--pattern",
-    default=EVERYTHING,
-    show_default=True,
-    metavar="GLOB",
-    help="Which files: * matches within a folder, **/ any folders, {md,txt} one of both.",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="GLOB",
-    help="Files to leave out, as in a .gitignore. Repeatable.",
-)
+@pattern_option
+@ignore_option
 @click.option("--description", default="", metavar="TEXT", help="What the library is about.")
 @yes_option
-def add(
-    name: str,
-    directory: str,
-    pattern: str,
-    ignore: tuple[str, ...],
-    description: str,
-    yes: bool,
-) -> None:
+def add(name: str, directory: str, description: str, yes: bool, **chosen: Any) -> None:
     """Let a library follow a folder.
 
     .gitignore and .mcpvectordbignore files in it are obeyed. Run it again to change the options.
@@ -88,11 +72,19 @@ def add(
     folder that are not taken in.
     """
     with opened(make=True) as db:
-        if question := _dropped_by(db, name, directory, pattern, ignore):
-            ask(question, yes)
-        db.documents.add_library(
-            name, directory, pattern=pattern, ignore=ignore, description=description
-        )
+        found = _library(db, name)
+        if found and found.documents:
+            dropped = db.documents.dropped_by(name, directory, **chosen)
+            if dropped or not found.root:
+                shown = ": " + ", ".join(each.path for each in dropped[:10]) if dropped else ""
+                more = f" and {len(dropped) - 10} more" if len(dropped) > 10 else ""
+                ask(
+                    f"{name} has {quantity(found.documents, 'document')}. The next sync drops "
+                    f"{len(dropped) or 'none'} of them, whose files are in this folder and not "
+                    f"taken in{shown}{more}; those from elsewhere stay.",
+                    yes,
+                )
+        db.documents.add_library(name, directory, description=description, **chosen)
         root = next(each.root for each in db.documents.libraries() if each.name == name)
     show(f"{name} follows {root}; bring its files in with: mcpvectordb sync {name}")
 
@@ -135,11 +127,7 @@ def list_(as_json: bool) -> None:
     """List all libraries with their counts, and the folders that they follow."""
     with opened() as db:
         found = db.documents.libraries()
-    if as_json:
-        print_json({"libraries": found})
-        return
-    for each in found:
-        show(library_line(each))
+    show_result({"libraries": found}, map(library_line, found), as_json=as_json)
 
 
 @library.command()
@@ -233,29 +221,6 @@ def _library(db: Database, name: str) -> Library | None:
     return next((each for each in db.documents.libraries() if each.name == name), None)
 
 
-def _dropped_by(
-    db: Database, name: str, directory: str, pattern: str, ignore: tuple[str, ...]
-) -> str:
-    """What following a folder does to the documents of a library; "" if it drops none of them.
-
-    A library that has documents and does not follow a folder is always asked for.
-    """
-    found = _library(db, name)
-    if found is None or not found.documents:
-        return ""
-    dropped = db.documents.dropped_by(name, directory, pattern=pattern, ignore=ignore)
-    if found.root and not dropped:
-        return ""
-    shown = ", ".join(each.path for each in dropped[:10])
-    more = f" and {len(dropped) - 10} more" if len(dropped) > 10 else ""
-    return (
-        f"{name} has {quantity(found.documents, 'document')}. The next sync drops "
-        f"{len(dropped) or 'none'} of them, whose files are in this folder and not taken in"
-        f"{':' if shown else ''} {shown}"
-        f"{more}; those from elsewhere stay."
-    ).replace(" ;", ";")
-
-
 def _followed(db: Database, name: str | None) -> dict[str, Library]:
     """The libraries that follow a folder, or only the one with this name, by their names."""
     found = {each.name: each for each in db.documents.libraries() if each.root}
@@ -302,13 +267,26 @@ def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
     """Lists of libraries to sync: those whose folders changed; all at first and at intervals."""
     from watchfiles import watch as watched
 
+    def matters(_: Change, path: str) -> bool:
+        """Whether a change is neither of a hidden file nor of the database itself."""
+        inside = [
+            Path(path).relative_to(root).parts
+            for root in roots.values()
+            if Path(path).is_relative_to(root)
+        ]
+        hidden = all(
+            any(part.startswith(".") and part not in IGNORE_FILES for part in parts)
+            for parts in inside
+        )
+        return not hidden and not path.startswith(str(database))
+
     show(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
     # Due at once, but only after the watch has started: no change can fall between the two.
     due = 0.0
     try:
         for changes in watched(
             *roots.values(),
-            watch_filter=_change_filter(roots, database),
+            watch_filter=matters,
             debounce=LONGEST_MS,
             step=QUIET_MS,
             rust_timeout=QUIET_MS,
@@ -329,21 +307,3 @@ def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
             f"the folders cannot be watched: {error}; run `sync` regularly, or set "
             f"WATCHFILES_FORCE_POLLING=1"
         )
-
-
-def _change_filter(roots: dict[str, Path], database: Path) -> Callable[[Change, str], bool]:
-    """A filter that drops changes of hidden files and of the database itself."""
-
-    def matters(change: Change, path: str) -> bool:
-        inside = [
-            Path(path).relative_to(root).parts
-            for root in roots.values()
-            if Path(path).is_relative_to(root)
-        ]
-        hidden = all(
-            any(part.startswith(".") and part not in IGNORE_FILES for part in parts)
-            for parts in inside
-        )
-        return not hidden and not path.startswith(str(database))
-
-    return matters

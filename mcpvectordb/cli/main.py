@@ -1,4 +1,4 @@
-"""The program `mcpvectordb`: its table of commands, the database they open, and errors."""
+"""The program `mcpvectordb`: its table of commands, their examples, the database, and errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mcpvectordb import Config, Database
 
 DB_VARIABLE = "MCPVECTORDB_DB"
+MOST_EXAMPLES = 3  # at the end of a help
 
 # Each command's module and the beginning of its help: `--help` need not load the modules.
 COMMANDS = {
@@ -68,7 +70,7 @@ COMMANDS = {
     "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
-    "completion": ("examples", "Print the completion script of a shell"),
+    "completion": ("main", "Print the completion script of a shell"),
 }
 FIRST = ("demo", "ingest", "search", "status", "setup")
 """The commands that one needs first, for the short help."""
@@ -109,7 +111,18 @@ class Program(click.Group):
             context.exit()
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
-        return super().parse_args(context, _database_first(args))
+        end = args.index("--") if "--" in args else len(args)
+        moved: list[str] = []
+        rest: list[str] = []
+        given = iter(args[:end])
+        for each in given:
+            if each == "--db":
+                moved += [each, *itertools.islice(given, 1)]
+            elif each.startswith("--db="):
+                moved.append(each)
+            else:
+                rest.append(each)
+        return super().parse_args(context, [*moved, *rest, *args[end:]])
 
     def list_commands(self, context: click.Context) -> list[str]:
         """The names of all commands, in the order of the table."""
@@ -119,15 +132,13 @@ class Program(click.Group):
         """The command with this name, loaded from its module."""
         from importlib import import_module
 
-        from mcpvectordb.cli.examples import attach
-
         if name not in COMMANDS:
             return None
         attribute = f"{name}_" if name in ("list", "import") else name.replace("-", "_")
         command: click.Command = getattr(
             import_module(f"mcpvectordb.cli.{COMMANDS[name][0]}"), attribute
         )
-        attach(command, name)
+        attach_examples(command, name)
         return command
 
     def resolve_command(
@@ -155,11 +166,25 @@ class Program(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-def _place(_: click.Context, __: click.Parameter, text: str | None) -> Path | str | None:
-    """A path, or the URL of a published database."""
-    from mcpvectordb.storage.dialect import is_database_url
+@cache
+def examples(name: str) -> list[str]:
+    """The first examples of a command, or of a command and subcommand.
 
-    return text if text is None or is_database_url(text) else Path(text)
+    They are typed in a home folder with notes in ~/notes; the tests run every one of them.
+    """
+    from importlib import resources
+
+    lines = resources.files(__package__).joinpath("examples.txt").read_text("utf-8").splitlines()
+    return [line for line in lines if f"mcpvectordb {name} " in f"{line} "][:MOST_EXAMPLES]
+
+
+def attach_examples(command: click.Command, name: str) -> None:
+    """Let the help of a command, and of its subcommands, end with examples."""
+    lines = "\n".join(f"  {line}" for line in examples(name))
+    command.epilog = f"\b\nExamples:\n{lines}"
+    if isinstance(command, click.Group):
+        for each, subcommand in command.commands.items():
+            attach_examples(subcommand, f"{name} {each}")
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -167,16 +192,33 @@ def _place(_: click.Context, __: click.Parameter, text: str | None) -> Path | st
     "--db",
     "path",
     metavar="FILE",
-    callback=_place,
     envvar=DB_VARIABLE,
     help="The database file, or postgresql://… where files were published "
     f"[environment: {DB_VARIABLE}; default: notes.db in your data folder].",
 )
 @click.version_option(__version__, prog_name="mcpvectordb")
 @click.pass_context
-def program(context: click.Context, path: Path | str | None) -> None:
+def program(context: click.Context, path: str | None) -> None:
     """Documents in one SQLite file, found again by words and by meaning."""
-    context.obj = path
+    from mcpvectordb.storage.dialect import is_database_url
+
+    context.obj = path if path is None or is_database_url(path) else Path(path)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    Put its output where your shell reads it at the start, or evaluate it there.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click completes these three shells"  # noqa: S101
+    root = context.find_root().command
+    show_block(f"{kind(root, {}, 'mcpvectordb', '_MCPVECTORDB_COMPLETE').source()}\n")
 
 
 SHORT_HELP = (
@@ -186,22 +228,6 @@ SHORT_HELP = (
 )
 
 
-def _database_first(arguments: list[str]) -> list[str]:
-    """The arguments with `--db FILE` in front, wherever it stands before a `--`."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    moved: list[str] = []
-    rest: list[str] = []
-    given = iter(arguments[:end])
-    for each in given:
-        if each == "--db":
-            moved += [each, *itertools.islice(given, 1)]
-        elif each.startswith("--db="):
-            moved.append(each)
-        else:
-            rest.append(each)
-    return [*moved, *rest, *arguments[end:]]
-
-
 def given_database() -> Path | str | None:
     """What `--db` names: a path, or the URL of a published database; None without it."""
     place: Path | str | None = click.get_current_context().find_root().obj
@@ -209,18 +235,11 @@ def given_database() -> Path | str | None:
 
 
 @contextlib.contextmanager
-def opened(
-    *,
-    make: bool = False,
-    read_only: bool = False,
-    dry_run: bool = False,
-    model: str | None = None,
-    embeddings: str | None = None,
-) -> Iterator[Database]:
+def opened(*, make: bool = False, dry_run: bool = False, **changes: Any) -> Iterator[Database]:
     """Open the database that the options name; it is created only with `make`.
 
-    With `dry_run` one that does not exist is an empty one without a file. `model` and `embeddings`
-    are those of a new one.
+    With `dry_run` one that does not exist is an empty one without a file. `changes` are those of
+    the configuration that `configured` makes.
     """
     from mcpvectordb import Database
 
@@ -241,8 +260,7 @@ def opened(
                     f"the data folder {path.parent} cannot be made: {error.strerror}; name a "
                     "database elsewhere by --db FILE"
                 )
-    config = configured(read_only=read_only, model=model, embeddings=embeddings)
-    with Database(path, config=config) as db, db.acting_as("shell"):
+    with Database(path, config=configured(**changes)) as db, db.acting_as("shell"):
         if db.set_aside:
             complain(db.set_aside)
         yield db
@@ -250,10 +268,7 @@ def opened(
 
 def _is_empty(path: Path) -> bool:
     """Whether there is no file, or one without a byte, which opening would make a database."""
-    try:
-        return path.stat().st_size == 0
-    except OSError:
-        return not path.exists()
+    return not path.exists() or path.stat().st_size == 0
 
 
 def database_path() -> Path:

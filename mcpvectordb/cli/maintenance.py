@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from mcpvectordb import dates
 from mcpvectordb.cli.main import database_path, opened
 from mcpvectordb.cli.options import ask, json_option, yes_option
-from mcpvectordb.cli.output import busy, fail, library_line, plain, show, show_result
+from mcpvectordb.cli.output import busy, fail, library_line, show, show_result
 from mcpvectordb.config import Config
 
 # What people are told of a file, by the names of its facts.
@@ -57,8 +58,8 @@ def status(as_json: bool) -> None:
             else 0
             for each in libraries
         }
-    facts = {**plain(stats), **plain(coverage), "parser": _confinement()}
-    per_library = [{**plain(each), "waiting": waiting[each.name]} for each in libraries]
+    facts = {**stats.to_dict(), **coverage.to_dict(), "parser": _confinement()}
+    per_library = [{**each.to_dict(), "waiting": waiting[each.name]} for each in libraries]
     result = {**facts, "space": space, "backlogs": backlogs, "libraries": per_library}
     told = [(label, facts[name]) for name, label in _TOLD.items() if facts[name] not in ("", 0, [])]
     if stats.origins:
@@ -166,4 +167,4 @@ def salvage(damaged: Path, target: Path, as_json: bool) -> None:
         *(f"not sure to be whole: {each}" for each in done.incomplete),
         *(["ingest those again to make them whole"] if done.incomplete else []),
     ]
-    show_result(done, lines, as_json=as_json)
+    show_result(asdict(done), lines, as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, show, show_result
 
 if TYPE_CHECKING:
-    from mcpvectordb.embedding.catalogue import Model, ModelKind, Pooling
+    from mcpvectordb.embedding.catalogue import Model, ModelKind
 
 
 @click.group()
@@ -30,55 +29,43 @@ def list_(as_json: bool) -> None:
     what people judged relevant: nDCG@10 of hybrid searches in English and in Chinese.
     """
     from mcpvectordb.embedding import weights
-    from mcpvectordb.embedding.catalogue import CATALOGUE
+    from mcpvectordb.embedding.catalogue import CATALOGUE, in_english
 
     folder, used = configured().models_folder(), _model_of_the_file()
-    models = [*CATALOGUE.values(), *weights.added(folder)]
-    rows = [_row(each, weights.installed(each, folder), each.name == used) for each in models]
-    show_result({"models": rows}, _lines(rows), as_json=as_json)
-
-
-def _row(model: Model, installed: bool, used: bool) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "kind": model.kind,
-        "dimension": model.dimension,
-        "max_tokens": model.max_tokens,
-        "bytes": model.size,
-        "languages": model.languages,
-        "measured": dict(model.measured),
-        "licence": model.licence,
-        "installed": installed,
-        "used": used,
-        "get_it": "" if installed else model.command,
-        "endpoint": model.endpoint.url if model.endpoint else "",
-    }
-
-
-def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The models as lines of a table."""
-    from mcpvectordb.embedding.catalogue import in_english
-
-    def line(mark: str, *cells: str) -> str:
-        name, kind, size, dimension, languages, english, chinese, state = cells
-        return (
-            f"{mark} {name:<26} {kind:<8} {size:>6} {dimension:>4}  {languages:<9} "
-            f"{english:>7} {chinese:>7}  {state}"
-        ).rstrip()
-
-    yield line(" ", "model", "kind", "size", "dim", "languages", "English", "Chinese", "")
-    for row in rows:
-        yield line(
-            "*" if row["used"] else " ",
-            row["name"],
-            row["kind"],
-            f"{row['bytes'] / 1e6:.0f} MB" if row["bytes"] else "",
-            str(row["dimension"]) if row["kind"] == "embedder" else "",
-            row["languages"],
-            figure(in_english(row["measured"])),
-            figure(row["measured"].get("xquad-zh")),
-            row["endpoint"] or ("installed" if row["installed"] else row["get_it"]),
+    table = "{:1} {:<26} {:<8} {:>6} {:>4}  {:<9} {:>7} {:>7}  {}"
+    heading = ("", "model", "kind", "size", "dim", "languages", "English", "Chinese", "")
+    rows, lines = [], [table.format(*heading).rstrip()]
+    for each in (*CATALOGUE.values(), *weights.added(folder)):
+        installed = weights.installed(each, folder)
+        endpoint = each.endpoint.url if each.endpoint else ""
+        row = {
+            "name": each.name,
+            "kind": each.kind,
+            "dimension": each.dimension,
+            "max_tokens": each.max_tokens,
+            "bytes": each.size,
+            "languages": each.languages,
+            "measured": dict(each.measured),
+            "licence": each.licence,
+            "installed": installed,
+            "used": each.name == used,
+            "get_it": "" if installed else each.command,
+            "endpoint": endpoint,
+        }
+        cells = (
+            "*" if each.name == used else "",
+            each.name,
+            each.kind,
+            f"{each.size / 1e6:.0f} MB" if each.size else "",
+            str(each.dimension) if each.kind == "embedder" else "",
+            each.languages,
+            figure(in_english(each.measured)),
+            figure(each.measured.get("xquad-zh")),
+            endpoint or ("installed" if installed else each.command),
         )
+        rows.append(row)
+        lines.append(table.format(*cells).rstrip())
+    show_result({"models": rows}, lines, as_json=as_json)
 
 
 def figure(value: float | None) -> str:
@@ -116,28 +103,16 @@ def pull(name: str) -> None:
 @click.option("--pooling", type=click.Choice(["mean", "cls"]), help="How token vectors become one.")
 @click.option("--query-prefix", help="Text put in front of queries.")
 @click.option("--document-prefix", help="Text put in front of passages.")
-def add(
-    directory: Path,
-    name: str | None,
-    pooling: Pooling | None,
-    query_prefix: str | None,
-    document_prefix: str | None,
-) -> None:
+def add(directory: Path, **options: Any) -> None:
     """Add a model of your own: a folder with an ONNX encoder and its tokenizer.json."""
     from mcpvectordb.embedding.add_model import add as add_model
 
-    added = add_model(
-        directory,
-        configured().models_folder(),
-        name=name,
-        pooling=pooling,
-        query_prefix=query_prefix,
-        document_prefix=document_prefix,
-    )
-    show(
-        f"{added.name} is ready ({added.dimension} d); use it with: mcpvectordb model use "
-        f"{added.name}"
-    )
+    _show_added(add_model(directory, configured().models_folder(), **options))
+
+
+def _show_added(model: Model) -> None:
+    use = f"mcpvectordb model use {model.name}"
+    show(f"{model.name} is ready ({model.dimension} d); use it with: {use}")
 
 
 @model.command("add-endpoint")
@@ -168,7 +143,7 @@ def add_endpoint(name: str, kind: ModelKind, **options: Any) -> None:
         return
     prefixes = f"{added.query_prefix!r} and {added.document_prefix!r}"
     show(f"queries and passages begin with {prefixes}")
-    show(f"{name} is ready ({added.dimension} d); use it with: mcpvectordb model use {name}")
+    _show_added(added)
 
 
 @model.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 
 from mcpvectordb.cli.output import fail, visible
 from mcpvectordb.errors import InvalidInput, NotFound
+from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
@@ -44,6 +46,19 @@ metadata_option = click.option(
     metavar="KEY=VALUE",
     help="Metadata of the documents. Repeatable.",
 )
+pattern_option = click.option(
+    "--pattern",
+    default=EVERYTHING,
+    show_default=True,
+    metavar="GLOB",
+    help="Which files of a folder: * matches within one, **/ any folders, {md,txt} either.",
+)
+ignore_option = click.option(
+    "--ignore",
+    multiple=True,
+    metavar="GLOB",
+    help="Files of a folder to leave out, as in a .gitignore. Repeatable.",
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 verbose_option = click.option(
@@ -75,28 +90,21 @@ def check_library(db: Database, name: str | None) -> None:
 
 def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:
     """The conditions that `--where` options express."""
-    return [_condition(each) for each in conditions]
-
-
-def _condition(text: str) -> Condition:
-    for position in range(len(text)):
-        for sign, operator in _SIGNS.items():
-            if text.startswith(sign, position) and position:
-                field, value = text[:position].strip(), text[position + len(sign) :]
-                return Condition(field, operator, _compared(field, operator, value))
-    raise InvalidInput(
-        f"{text!r} is not a condition; write FIELD=VALUE, for example metadata.year>=2024"
-    )
-
-
-def _compared(field: str, operator: str, text: str) -> Any:
-    """The value of a condition: JSON for metadata; a column knows itself what it holds.
-
-    What is looked for in a text is text: 2024 in *=2024 is no number.
-    """
-    value = _value(text)
-    free = field.startswith("metadata.") and operator not in ("contains", "starts_with")
-    return value if free or isinstance(value, str) else text.strip()
+    found = []
+    for text in conditions:
+        match = re.fullmatch(rf"(.+?)({'|'.join(map(re.escape, _SIGNS))})(.*)", text, re.DOTALL)
+        if match is None:
+            raise InvalidInput(
+                f"{text!r} is not a condition; write FIELD=VALUE, for example metadata.year>=2024"
+            )
+        field, operator, value = match[1].strip(), _SIGNS[match[2]], _value(match[3])
+        # A column knows itself what it holds, and what is looked for in a text is text: 2024 in
+        # *=2024 is no number.
+        free = field.startswith("metadata.") and operator not in ("contains", "starts_with")
+        if not free and not isinstance(value, str):
+            value = match[3].strip()
+        found.append(Condition(field, operator, value))
+    return found
 
 
 def metadata_pair(text: str) -> tuple[str, Any]:

@@ -15,9 +15,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -160,7 +159,9 @@ def complain_files(done: Synced) -> dict[str, str]:
 
 def print_json(value: object) -> None:
     """Print a value as JSON; DEL and C1 are escaped as well, which JSON does not demand."""
-    text = json.dumps(plain(value), ensure_ascii=False, indent=2)
+    from mcpvectordb.records import in_json
+
+    text = json.dumps(in_json(value), ensure_ascii=False, indent=2)
     click.echo(_NOT_ESCAPED_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
@@ -175,19 +176,6 @@ def show_result(
         show(line)
     for note in filter(None, notes):
         complain(note)
-
-
-def plain(value: object) -> Any:
-    """A value in JSON's types: records become objects, tuples become lists."""
-    from mcpvectordb.records import Record
-
-    if isinstance(value, Record):
-        return value.to_dict()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 LINE_SECONDS = 3.0
@@ -229,7 +217,7 @@ def bar(
         task = bars.add_task(label, total=None, unit=unit, pace="")
 
         def move(progress: Progress) -> None:
-            name, counts = _step(progress, label, unit)
+            name, counts = _STEPS.get(progress.step, (label or progress.step, unit))
             bars.update(
                 task, completed=progress.done, total=progress.total, description=name, unit=counts
             )
@@ -244,12 +232,7 @@ def bar(
         yield move
 
 
-def _step(progress: Progress, label: str, unit: str) -> tuple[str, str]:
-    """What is going on, and what is counted meanwhile."""
-    return _STEPS.get(progress.step, (label or progress.step, unit))
-
-
-# Steps that come with others, and count something else.
+# Steps that come with others, and count something else: what they are called, and what they count.
 _STEPS = {
     "embed": ("embedding", "chunks"),
     "compare": ("comparing", "items"),
@@ -267,7 +250,7 @@ def _lines(label: str, unit: str, clock: Callable[[], float]) -> ProgressCallbac
         if clock() - last < LINE_SECONDS:
             return
         last = clock()
-        name, counts = _step(progress, label, unit)
+        name, counts = _STEPS.get(progress.step, (label or progress.step, unit))
         total = "" if progress.total is None else f"/{progress.total:,}"
         pace = f", {progress.pace}" if progress.pace else ""
         show(f"{name}: {progress.done:,}{total} {counts}{pace}", err=True)

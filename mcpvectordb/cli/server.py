@@ -94,9 +94,17 @@ def setup(
     if isinstance(db, Path):
         db = db.expanduser().absolute()
     token = hosts.token_of(url) if url else ""
-    unlimited = not (roots or remove or url or any(map(_names_root, arguments)))
+    named = any(each.partition("=")[0] == "--root" for each in arguments)
+    unlimited = not (roots or remove or url or named)
     if unlimited and sys.stdin.isatty():
-        roots = _asked_root()
+        answer: str = click.prompt(
+            "Folder that agents may ingest files from (empty: any file that you can read, except "
+            "secrets)",
+            default="",
+            show_default=False,
+            err=True,
+        )
+        roots = (Path(answer.strip()),) if answer.strip() else ()
     entry = (
         hosts.remote_entry(known, url, token)
         if url
@@ -113,18 +121,3 @@ def setup(
             "to a folder.",
             err=True,
         )
-
-
-def _names_root(argument: str) -> bool:
-    return argument.partition("=")[0] == "--root"
-
-
-def _asked_root() -> tuple[Path, ...]:
-    answer: str = click.prompt(
-        "Folder that agents may ingest files from (empty: any file that you can read, except "
-        "secrets)",
-        default="",
-        show_default=False,
-        err=True,
-    )
-    return (Path(answer.strip()),) if answer.strip() else ()

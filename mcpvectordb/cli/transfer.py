@@ -14,7 +14,7 @@ from mcpvectordb.cli.options import dry_run_option, json_option, library_option,
 from mcpvectordb.cli.output import bar, busy, embedded_in, quantity, show, show_result
 
 if TYPE_CHECKING:
-    from mcpvectordb import Imported, Published
+    from mcpvectordb import Imported
 
 _NOUNS = {
     "documents": "document",
@@ -113,20 +113,13 @@ def _imported(done: Imported) -> Iterator[str]:
 @click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--format",
-    "format",
     type=click.Choice(["jsonl", "markdown", "csv", "parquet"]),
     help="The format; otherwise the name decides: .jsonl, .csv, .parquet, or a folder of Markdown.",
 )
 @library_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing file by the complete export.")
 @json_option
-def export(
-    target: Path,
-    format: str | None,
-    library: str | None,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+def export(target: Path, as_json: bool, **options: Any) -> None:
     """Write everything as JSONL, Markdown, CSV or Parquet.
 
     JSONL holds all of the file, and `import` makes an equal one of it. A folder gets a Markdown
@@ -134,13 +127,7 @@ def export(
     their embeddings. Safe while other processes use the database.
     """
     with opened(read_only=True) as db, bar("exporting", "items") as progress:
-        done = db.export_to(
-            target,
-            format=format,  # type: ignore[arg-type]  # click has checked it
-            library=library,
-            overwrite=overwrite,
-            progress=progress,
-        )
+        done = db.export_to(target, progress=progress, **options)
     shelves = ("documents", "memories", "vectors")
     counts = [quantity(n, _NOUNS[each]) for each in shelves if (n := getattr(done, each))]
     line = f"exported to {done.path} ({done.format}): {', '.join(counts) or 'nothing'}"
@@ -173,20 +160,20 @@ def publish(url: str, origin: str | None, libraries: tuple[str, ...], as_json: b
         f"{done.waiting:,} passages wait for their embedding and are found by words: run `embed`, "
         "then publish again"
     )
-    notes = (waiting if done.waiting else "", done.notice)
-    show_result(done, _published(done), notes, as_json=as_json)
-
-
-def _published(done: Published) -> Iterator[str]:
-    yield f"published as {done.origin} in {done.seconds:.1f} s"
-    for shelf in ("documents", "memories", "vectors"):
-        each = getattr(done, shelf)
+    lines = [f"published as {done.origin} in {done.seconds:.1f} s"]
+    for noun, each in (
+        ("document", done.documents),
+        ("memory", done.memories),
+        ("vector", done.vectors),
+    ):
         if each.changes or each.unchanged:
             total = each.changes + each.unchanged - each.deleted
-            yield (
-                f"  {quantity(total, _NOUNS[shelf])}: {each.added:,} added, {each.updated:,} "
-                f"updated, {each.deleted:,} deleted, {each.unchanged:,} unchanged"
+            lines.append(
+                f"  {quantity(total, noun)}: {each.added:,} added, {each.updated:,} updated, "
+                f"{each.deleted:,} deleted, {each.unchanged:,} unchanged"
             )
+    notes = (waiting if done.waiting else "", done.notice)
+    show_result(done, lines, notes, as_json=as_json)
 
 
 @click.command()

@@ -17,20 +17,19 @@ import json
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from mcpvectordb import dates, metadata
 from mcpvectordb.config import Config
 from mcpvectordb.documents import libraries, rows
-from mcpvectordb.documents.libraries import checked_name
-from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.spans import ItemText, ReceivedItem, TextItems
-from mcpvectordb.metadata import storable, whole_number
+from mcpvectordb.metadata import library_name, storable, whole_number
 from mcpvectordb.records import Document, Place
-from mcpvectordb.storage.dialect import Sql, SqlRows
+from mcpvectordb.storage.dialect import Sql
 
 SHELF = "documents"
 LONGEST_ID = 200
@@ -39,7 +38,7 @@ _FIELDS = ("title", "hash", "file_type", "size", "created_at", "metadata", "give
 _LOCAL = ("id", "modified", "etag", "mtime_ns")
 
 # The documents at a stamp under the name that readers use, so that every condition on
-# documents means these. Former versions have their number, negated, as key.
+# documents means these.
 _PAST = """
 WITH every AS (
     SELECT -number AS key, place AS library, name AS source, twin, stamp, digest,
@@ -177,7 +176,7 @@ class DocumentItems(TextItems, ABC):
         metadata.received(fields["metadata"])
         if fields["given"] is not None:
             Overrides.decode(metadata.received(fields["given"]))
-        checked_name(version.item.place)
+        library_name(version.item.place)
         storable(version.item.name, "source", blank=False)
         if content.images is not None or len(content.spans) != fields["chunks"]:
             raise InvalidInput("its chunks are not those of a document")
@@ -244,57 +243,41 @@ def past_version(sql: Sql, history: History, id: str, limit: int) -> Version:
     ).fetchall()
     if not items:
         raise NotFound(f"no document has, or had, the id {quoted(id)}")
-    states = []
-    for item in (Item(SHELF, *row) for row in items):
-        states.append(history.at(sql, item, DocumentItems.find(sql, item), limit))
+    found = (Item(SHELF, *row) for row in items)
+    states = (history.at(sql, item, DocumentItems.find(sql, item), limit) for item in found)
     there = [each for each in states if each is not None]
     if not there:
         raise NotFound(f"the document with the id {quoted(id)} was not there at that time")
     return max(there, key=lambda each: each.order)
 
 
-def past_documents(
-    sql: Sql,
-    history: History,
-    chosen: DocumentFilter,
-    limit: int,
-    order: str,
-    window: tuple[int, int],
-) -> list[Document]:
-    """The documents at a stamp that match all conditions, in an order."""
-    found: list[Any] = sql.execute(
-        f"{_PAST.format(limit=limit)} SELECT d.key FROM published_documents d "
-        f"WHERE {chosen.condition} ORDER BY {order} LIMIT ? OFFSET ?",
-        (*chosen.bindings, *window),
-    ).fetchall()
-    return [_past_by_key(sql, history, key) for (key,) in found]
+def past(limit: int) -> str:
+    """What begins a statement in which `published_documents` are those at a stamp.
+
+    Former versions have their number, negated, as key; see `past_by_key`.
+    """
+    return _PAST.format(limit=limit)
 
 
-def _past_by_key(sql: Sql, history: History, key: int) -> Document:
-    """The document with a key of `_PAST`."""
+def past_by_key(sql: Sql, history: History, key: int) -> Document:
+    """The document with a key that a statement after `past` returned."""
     return rows.by_key(sql, key) if key > 0 else past_document(sql, history.former(sql, -key))
-
-
-class _PastDocuments:
-    """A connection on which `published_documents` are those at a stamp."""
-
-    def __init__(self, sql: Sql, limit: int) -> None:
-        self._sql, self._past = sql, _PAST.format(limit=limit)
-        self.dialect = sql.dialect
-
-    def execute(self, statement: str, bindings: Any = None, /) -> SqlRows:
-        return self._sql.execute(self._past + statement, bindings)
 
 
 def past_found(sql: Sql, history: History, names: Sequence[str], limit: int) -> list[Place | None]:
     """The document that each name meant at a stamp; otherwise what the document was then that the
     name means now, or that has or had it as its id.
     """
+    # A connection on which `published_documents` are those at the stamp.
+    past_sql = SimpleNamespace(
+        dialect=sql.dialect,
+        execute=lambda statement, bindings=None: sql.execute(past(limit) + statement, bindings),
+    )
     then = rows.candidates(
-        cast(Sql, _PastDocuments(sql, limit)),
+        cast(Sql, past_sql),
         names,
-        rows.first,
-        lambda _, key: _past_by_key(sql, history, key),
+        best=True,
+        document=lambda _, key: past_by_key(sql, history, key),
     )
     places: list[Place | None] = []
     for name, meant, now in zip(names, then, rows.found(sql, names), strict=True):

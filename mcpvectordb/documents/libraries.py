@@ -37,7 +37,7 @@ from mcpvectordb.errors import (
 from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf
 from mcpvectordb.ingest.globs import compile_glob, rules_of_patterns
-from mcpvectordb.metadata import decode_list, storable
+from mcpvectordb.metadata import decode_list, library_name, storable
 from mcpvectordb.storage.dialect import SQLITE, Sql
 from mcpvectordb.storage.file import File
 
@@ -45,13 +45,6 @@ _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
 _FOLDERS_KEPT = 20  # that a library was ingested from
 NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
 """The SQL that selects the names of all libraries."""
-
-
-def checked_name(library: str) -> str:
-    """`library` if it is a valid name of a library; raises InvalidInput."""
-    if len(storable(library, "library", blank=False)) > 200:
-        raise InvalidInput(f"library is {len(library)} characters long; a name has at most 200")
-    return library
 
 
 class FollowedLibrary(NamedTuple):
@@ -144,7 +137,7 @@ class LibraryVersions(VersionedShelf):
             "notes": notes,
             LOCAL: {"inode": ""},
         }
-        version = Version(Item(cls.shelf, "", checked_name(line.get("name", ""))), 0, fields)
+        version = Version(Item(cls.shelf, "", library_name(line.get("name", ""))), 0, fields)
         cls.check(version)
         return version
 
@@ -182,7 +175,7 @@ def one_time(
     The folder's path is absolute, with links resolved. Raises Unreadable if there is none.
     """
     check_selection(pattern, ignore)
-    checked_name(name)
+    library_name(name)
     try:
         folder = Path(root).expanduser().resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:

@@ -16,13 +16,12 @@ from typing import Any
 
 from mcpvectordb import filters, metadata
 from mcpvectordb.documents import libraries
-from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ACTIVE_KEY, ChunkIndex
 from mcpvectordb.index.resident import Allowed, ColumnSource
 from mcpvectordb.ingest.globs import compile_glob
-from mcpvectordb.metadata import storable
+from mcpvectordb.metadata import library_name, storable
 from mcpvectordb.ranking.ranker import Recency
 from mcpvectordb.ranking.why_empty import FilteredItems
 from mcpvectordb.records import Chunk, Condition, Document, Place
@@ -31,18 +30,7 @@ from mcpvectordb.storage.dialect import SQLITE, Sql, SqlDialect
 from mcpvectordb.store import ItemFilter
 from mcpvectordb.text import fuzzy
 
-COLUMNS = (
-    "id",
-    "library",
-    "source",
-    "title",
-    "hash",
-    "file_type",
-    "size",
-    "modified",
-    "created_at",
-    "metadata",
-)
+COLUMNS = "id library source title hash file_type size modified created_at metadata".split()
 # Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
 SORTS = {
     "newest": "d.created_at DESC, d.key DESC",
@@ -169,7 +157,7 @@ def document_filter(
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
     conditions = filters.conditions(where, KINDS)
     if library is not None:
-        conditions.insert(0, Condition("library", "eq", checked_name(library)))
+        conditions.insert(0, Condition("library", "eq", library_name(library)))
     condition, bindings = filters.compile(
         conditions, fields(dialect, chunks=chunks), f"d.{dialect.metadata}", dialect.filters
     )
@@ -304,37 +292,27 @@ def chunks(sql: Sql, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
     return found
 
 
-def first(steps: Iterator[list[int]]) -> list[int]:
-    """The best document of the first step that finds any."""
-    return next((keys[:1] for keys in steps if keys), [])
-
-
-def _every(steps: Iterator[list[int]]) -> list[int]:
-    """All documents that are found, unless the first two steps, which are exact, find any."""
-    exact = next(steps) or next(steps)
-    return exact or list(dict.fromkeys(key for keys in steps for key in keys))
-
-
 def found(sql: Sql, names: Sequence[str]) -> list[Place | None]:
     """The document that each name means first, or the one that replaced the one with this id."""
     return [
         next(iter(places), None) or _replacement(sql, name)
-        for name, places in zip(names, candidates(sql, names, first), strict=True)
+        for name, places in zip(names, candidates(sql, names, best=True), strict=True)
     ]
 
 
 def candidates(
     sql: Sql,
     names: Sequence[str],
-    choose: Callable[[Iterator[list[int]]], list[int]] = _every,
+    *,
+    best: bool = False,
     document: Callable[[Sql, int], Document] | None = None,
 ) -> list[list[Place]]:
-    """For each name all documents that it may mean, or those that `choose` takes of them.
+    """For each name all documents that it may mean, or only the best of them.
 
-    `document` makes one of its key, where `sql` shows others than the present ones. `choose` is
-    given the steps in which a `_Finder` finds a name. The first reading of a name that fits any
-    document counts. A name with few readings costs a few look-ups in indexes. Only the end of a
-    path takes a scan over all documents, which therefore looks for the ends of all names at once.
+    `document` makes one of its key, where `sql` shows others than the present ones. The first
+    reading of a name that fits any document counts. A name with few readings costs a few look-ups
+    in indexes. Only the end of a path takes a scan over all documents, which therefore looks for
+    the ends of all names at once.
     """
     readings = {name: _readings(name) for name in names}
     finder = _Finder(sql, {each for name in names for each, *_ in readings[name]})
@@ -342,7 +320,13 @@ def candidates(
     for name, meant in readings.items():
         places[name] = []
         for each, line, lines in meant:
-            if keys := choose(finder.steps(each)):
+            steps = finder.steps(each)
+            if best:
+                keys = next((keys[:1] for keys in steps if keys), [])
+            else:  # all that are found, unless the first two steps, which are exact, find any
+                keys = next(steps) or next(steps)
+                keys = keys or list(dict.fromkeys(key for some in steps for key in some))
+            if keys:
                 places[name] = [
                     Place(document=(document or by_key)(sql, key), line=line, lines=lines)
                     for key in keys

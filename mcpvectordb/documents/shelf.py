@@ -20,7 +20,6 @@ from mcpvectordb.documents.libraries import (
     ConfirmedFolders,
     FollowedLibrary,
     LibraryVersions,
-    checked_name,
 )
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
 from mcpvectordb.documents.write import DocumentWriter, GivenText, Written
@@ -29,7 +28,7 @@ from mcpvectordb.filters import Where
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index.chunks import ACTIVE_KEY
 from mcpvectordb.ingest.globs import EVERYTHING
-from mcpvectordb.metadata import encode, storable
+from mcpvectordb.metadata import encode, library_name, storable
 from mcpvectordb.ranking import snippets
 from mcpvectordb.ranking.ranker import Fusion, Recency, checked_page
 from mcpvectordb.ranking.why_empty import unknown_name, why_empty
@@ -123,9 +122,9 @@ class Documents:
         """
         from mcpvectordb.ingest import formats, sources
 
-        checked_name(library), encode(metadata)
-        # Refuses invalid sizes before anything is read.
-        Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
+        library_name(library), encode(metadata)
+        if chunk_size or chunk_overlap:  # refuses invalid sizes before anything is read
+            Config(chunk_size=chunk_size or 0, chunk_overlap=chunk_overlap or 0)
         deadline = self._encoder.deadline()
         fetched = None if duplicate else self._fetched(source, library)
         known, etag, modified = fetched or (None, "", "")
@@ -186,7 +185,7 @@ class Documents:
         `replace=False` that raises Exists instead, and nothing is stored.
         """
         given = write.checked_text(text, source, title, metadata, self._config.max_source_bytes)
-        checked_name(library)
+        library_name(library)
         deadline = self._encoder.deadline()
         [[stored]] = self.writer.write_texts([given], library, replaces=replace)
         return self._finish(stored, embed, progress, deadline)
@@ -209,7 +208,7 @@ class Documents:
         waited before. After a kill, the same call continues.
         """
         given = write.checked_texts(texts, sources, titles, metadata, self._config.max_source_bytes)
-        checked_name(library)
+        library_name(library)
         stored: list[Written] = []
         with self._history.change("ingest"):
             for some in self.writer.write_texts(given, library):
@@ -248,16 +247,14 @@ class Documents:
         from mcpvectordb.documents.sync import FolderSync, preview
         from mcpvectordb.ingest import sources
 
-        checked_name(library), encode(metadata)
+        library_name(library), encode(metadata)
         sources.check_folder(folder, roots=[Path(root) for root in roots], guard=guard)
         once = libraries.one_time(library, folder, pattern, ignore)
         if dry_run:
             return preview(self._store, once, removes=False)
-        folder_sync = FolderSync(
-            self.writer, self._worker, once, metadata=metadata, embed=embed, progress=progress
-        )
+        folder_sync = FolderSync(self.writer, self._worker, once, metadata)
         with self._history.change("ingest folder"):
-            done = folder_sync.run()
+            done = folder_sync.run(embed=embed, progress=progress)
         return self._embed_rest(done, embed, progress)
 
     def update(
@@ -284,7 +281,7 @@ class Documents:
             metadata=metadata,
             patch=metadata_patch,
             title=None if title is None else storable(title, "title", blank=False),
-            library=None if library is None else checked_name(library),
+            library=None if library is None else library_name(library),
         )
         if change == DocumentChange():
             raise InvalidInput("nothing to change: give metadata, metadata_patch, title or library")
@@ -345,16 +342,9 @@ class Documents:
             return [preview(self._store, library, removes=True) for library in followed]
         done = []
         for library in followed:
-            folder_sync = FolderSync(
-                self.writer,
-                self._worker,
-                library,
-                embed=embed,
-                progress=progress,
-                check=self._folders.check,
-            )
+            folder_sync = FolderSync(self.writer, self._worker, library, check=self._folders.check)
             with self._history.change("sync"):
-                done.append(folder_sync.run())
+                done.append(folder_sync.run(embed=embed, progress=progress))
         return [*done[:-1], self._embed_rest(done[-1], embed, progress)] if done else []
 
     def search(
@@ -628,23 +618,22 @@ class Documents:
         checked_page(limit, offset)
         if sort not in rows.SORTS:
             raise InvalidInput(f"sort must be {', '.join(rows.SORTS)}, not {quoted(sort)}")
-        order = rows.SORTS[sort]
         chosen = rows.document_filter(library, where, dialect=self._file.dialect)
         with self._file.reading() as sql:
-            if as_of is not None:
-                stamp = self._history.limit(sql, as_of)
-                window = limit, offset
-                found = items.past_documents(sql, self._history, chosen, stamp, order, window)
-                return Page(items=tuple(found))
+            then = "" if as_of is None else items.past(self._history.limit(sql, as_of))
             # Only keys are sorted: a row of SELECT counts the chunks of its document.
             selected = sql.execute(
-                f"SELECT d.key FROM published_documents d WHERE {chosen.condition} "
-                f"ORDER BY {order} LIMIT ? OFFSET ?",
+                f"{then}SELECT d.key FROM published_documents d WHERE {chosen.condition} "
+                f"ORDER BY {rows.SORTS[sort]} LIMIT ? OFFSET ?",
                 (*chosen.bindings, limit, offset),
             )
             keys = [key for (key,) in selected]
             documents = rows.by_keys(sql, keys)
-            return Page(items=tuple(documents[key] for key in keys))
+            return Page(
+                items=tuple(
+                    documents.get(key) or items.past_by_key(sql, self._history, key) for key in keys
+                )
+            )
 
     def values(
         self, field: str, *, library: str | None = None, where: Where | None = None
@@ -922,7 +911,7 @@ class Documents:
         of the patterns must be confirmed again.
         """
         with self._file.reading(limited=False) as sql:
-            [library] = libraries.followed(sql, checked_name(name))
+            [library] = libraries.followed(sql, library_name(name))
         self._folders.confirm(library)
 
     def remove_library(self, name: str, *, keep_documents: bool = False) -> int:
@@ -934,7 +923,7 @@ class Documents:
         with self._history.change("remove library"):
             with self._file.writing() as sql:
                 known = [each for (each,) in sql.execute(libraries.NAMES)]
-                if checked_name(name) not in known:
+                if library_name(name) not in known:
                     raise NotFound(unknown_name("library", name, known))
                 self.library_versions.remove(Item(LibraryVersions.shelf, "", name))
                 if not keep_documents:

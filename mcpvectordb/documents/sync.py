@@ -117,8 +117,7 @@ class FolderSync:
 
     With `check`, which raises unless the folder is there and may be read (`ConfirmedFolders`) and
     must have been called before, it is a sync: documents of vanished files are removed. Without it
-    they stay. `metadata` is set in every document. With `embed`, a thread
-    embeds meanwhile what is written.
+    they stay. `metadata` is set in every document.
     """
 
     def __init__(
@@ -126,17 +125,15 @@ class FolderSync:
         writer: DocumentWriter,
         worker: Worker,
         library: FollowedLibrary,
-        *,
         metadata: Mapping[str, Any] | None = None,
-        embed: bool = True,
-        progress: ProgressCallback | None = None,
         check: Callable[[FollowedLibrary], None] | None = None,
     ) -> None:
         self._writer, self._worker, self._library = writer, worker, library
-        self._metadata, self._progress, self._check = metadata, progress, check
+        self._metadata, self._check = metadata, check
         self._store, self._unpublished = writer.store, writer.unpublished
         self._file, self._tuning = self._store.file, self._store.tuning
-        self._embedding = _EmbeddingThread(self._store) if embed else None
+        self._progress: ProgressCallback | None = None
+        self._embedding: _EmbeddingThread | None = None
         self._waiting: list[PreparedDocument] = []  # to be written with the next batch
         self._notes: list[Callable[[Sql], object]] = []  # small changes for the next transaction
         self._first = self._began = time.monotonic()
@@ -147,8 +144,13 @@ class FolderSync:
         self._partial: list[tuple[str, str]] = []
         self._vanished: tuple[str, ...] = ()
 
-    def run(self) -> Synced:
-        """Compare the folder with the stored rows and apply the differences."""
+    def run(self, *, embed: bool, progress: ProgressCallback | None) -> Synced:
+        """Compare the folder with the stored rows and apply the differences.
+
+        With `embed`, a thread embeds meanwhile what is written.
+        """
+        self._progress = progress
+        self._embedding = _EmbeddingThread(self._store) if embed else None
         try:
             comparison = self._run()
         finally:
@@ -165,7 +167,8 @@ class FolderSync:
         )
 
     def _run(self) -> _FolderDiff:
-        comparison, to_read, new = self._compare(), 0, 0
+        comparison = _FolderDiff(self._store, self._library, self._keep)
+        to_read = new = 0
         vanished: dict[int, str] = {}
         for stored, _, _ in self._to_read(comparison, vanished):
             to_read += 1
@@ -173,7 +176,8 @@ class FolderSync:
         command = _command(self._library, self._metadata, sync=self._check is not None)
         with _marked(self._file, self._library, new, command) as renew:
             if to_read:
-                comparison, before, vanished = self._compare(), vanished, {}
+                comparison = _FolderDiff(self._store, self._library, self._keep)
+                before, vanished = vanished, {}
                 for done, each in enumerate(self._to_read(comparison, vanished)):
                     self._report(done, to_read)
                     renew()
@@ -208,9 +212,6 @@ class FolderSync:
         if not known or not Path(folder).is_relative_to(known):
             self._later(partial(libraries.ingested_from, name=name, folder=folder))
 
-    def _compare(self) -> _FolderDiff:
-        return _FolderDiff(self._store, self._library, self._keep)
-
     def _to_read(
         self, comparison: _FolderDiff, vanished: dict[int, str]
     ) -> Iterator[tuple[StoredFile | None, str, os.stat_result]]:
@@ -228,7 +229,13 @@ class FolderSync:
         if not self._progress:
             return
         done = min(done, total) - len(self._waiting)
-        embedded = self._embedded
+        embedded, left = self._embedded, None
+        # The other files are taken to be like the written ones.
+        if done and not self._embedding:
+            left = (total - done) * (time.monotonic() - self._began) / done
+        elif done and embedded.chunks:
+            expected = self._chunks * total / done
+            left = max(0.0, expected - embedded.chunks) * embedded.seconds / embedded.chunks
         self._progress(
             Progress(
                 step="sync" if self._check else "ingest",
@@ -239,18 +246,9 @@ class FolderSync:
                 chunks_known=max(self._chunks, embedded.chunks),
                 tokens=embedded.tokens,
                 tokens_per_second=embedded.tokens_per_second,
-                seconds_left=self._seconds_left(done, total, embedded),
+                seconds_left=left,
             )
         )
-
-    def _seconds_left(self, done: int, total: int, embedded: Embedded) -> float | None:
-        """An estimate of the seconds left, as if the other files were like the written ones."""
-        if not done or (self._embedding and not embedded.chunks):
-            return None
-        if not self._embedding:
-            return (total - done) * (time.monotonic() - self._began) / done
-        expected = self._chunks * total / done
-        return max(0.0, expected - embedded.chunks) * embedded.seconds / embedded.chunks
 
     @property
     def _embedded(self) -> Embedded:
@@ -284,7 +282,11 @@ class FolderSync:
 
     def _read(self, path: str, info: os.stat_result) -> Source:
         """The file's bytes, read when every later change must get another modification time."""
-        self._wait_for_tick(info.st_mtime_ns)
+        whole_second = info.st_mtime_ns % 1_000_000_000 == 0
+        tick = self._tuning.coarse_mtime_tick_ns if whole_second else self._tuning.mtime_tick_ns
+        left = info.st_mtime_ns + tick - time.time_ns()
+        if 0 < left <= tick:
+            time.sleep(left / 1e9)
         read = sources.read_path(
             path,
             config=self._store.config,
@@ -308,7 +310,14 @@ class FolderSync:
             self._keep(known.key)
             self._counts["unchanged"] += 1
             return
-        old = self._vanished_copy(hash, vanished) if vanished else None
+        old = None
+        if vanished:
+            with self._file.reading(limited=False) as sql:
+                copies = sql.execute(
+                    "SELECT key FROM published_documents WHERE library = ? AND hash = ?",
+                    (self._library.name, hash),
+                )
+                old = min((key for (key,) in copies if key in vanished), default=None)
         if old is not None:
             before = vanished.pop(old)
             if Path(before).name == source.name and self._move(old, before, source):
@@ -316,14 +325,6 @@ class FolderSync:
                 return
         # A file with a new name is parsed again: its title and its format may depend on the name.
         self._add(source, hash, old)
-
-    def _vanished_copy(self, hash: str, vanished: Mapping[int, str]) -> int | None:
-        with self._file.reading(limited=False) as sql:
-            copies = sql.execute(
-                "SELECT key FROM published_documents WHERE library = ? AND hash = ? ORDER BY key",
-                (self._library.name, hash),
-            )
-            return next((key for (key,) in copies if key in vanished), None)
 
     def _add(self, source: Source, hash: str, moved: int | None) -> None:
         """Parse a file and write it, now or with the next batch.
@@ -425,14 +426,6 @@ class FolderSync:
                 for write in self._notes:
                     write(sql)
             self._notes.clear()
-
-    def _wait_for_tick(self, mtime_ns: int) -> None:
-        """Wait until a later change would get another modification time than this one."""
-        whole_second = mtime_ns % 1_000_000_000 == 0
-        tick = self._tuning.coarse_mtime_tick_ns if whole_second else self._tuning.mtime_tick_ns
-        left = mtime_ns + tick - time.time_ns()
-        if 0 < left <= tick:
-            time.sleep(left / 1e9)
 
 
 class _EmbeddingThread:
@@ -548,13 +541,10 @@ class _FolderDiff:
                 f"{how_to_allow('max_source_bytes')}; the previous version is kept"
             )
             self.failures.append((stored.path, message))
-        elif not self.walk.failures or not self._unreadable(stored.path):
+            return
+        above = map(str, Path(stored.path).parents) if self.walk.failures else ()
+        if not any(place in self.walk.failures for place in (stored.path, *above)):
             yield stored, None
-
-    def _unreadable(self, path: str) -> bool:
-        return path in self.walk.failures or any(
-            str(folder) in self.walk.failures for folder in Path(path).parents
-        )
 
 
 def own_files(file: File) -> tuple[Path, ...]:

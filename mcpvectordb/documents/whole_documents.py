@@ -98,12 +98,14 @@ class ReciprocalRanks:
             return found
         weights = self._weights()
         fused = self._fused([text, vector], weights)
-        if expand:
-            if reason := _no_need_to_expand(text, vector):
-                found.reasons["expansion"] = reason
-            else:
-                more = self._expanded([chunk for chunk, _ in fused[:FEEDBACK_DOCUMENTS]])
-                fused = self._fused([text, vector, *more], weights)
+        first, second = (saturate(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
+        if expand and not text and not vector:
+            found.reasons["expansion"] = "nothing was found to expand the query from"
+        elif expand and first >= STRONG and first - second >= AHEAD:
+            found.reasons["expansion"] = "words alone point at one document"
+        elif expand:
+            more = self._expanded([chunk for chunk, _ in fused[:FEEDBACK_DOCUMENTS]])
+            fused = self._fused([text, vector, *more], weights)
         found.rows = [(chunk, 1 / rank, scores) for rank, (chunk, scores) in enumerate(fused, 1)]
         return found
 
@@ -190,7 +192,12 @@ class ReciprocalRanks:
             {owner: (rank, chunk, score) for rank, (owner, chunk, score) in enumerate(each, 1)}
             for each in rankings[:2]
         )
-        best = _best_chunks(rankings, weights)
+        # The best chunk of a document is the one that the rankings rank highest.
+        votes: dict[int, dict[int, float]] = {}
+        for ranking, weight in zip(rankings, weights, strict=False):
+            for place, (owner, chunk, _) in enumerate(ranking, 1):
+                of_owner = votes.setdefault(owner, {})
+                of_owner[chunk] = of_owner.get(chunk, 0.0) + weight / (RRF_K + place)
         rows = []
         for owner, score in fused:
             rank, chunk, _ = vector.get(owner, (None, 0, 0.0))
@@ -198,28 +205,8 @@ class ReciprocalRanks:
             rank, _, bm25 = text.get(owner, (None, 0, None))
             reach = self._found.matched.full_score
             scores = replace(scores, text=bm25, text_rank=rank, rrf=score, reach=reach)
-            rows.append((best[owner], scores))
+            rows.append((max(votes[owner], key=votes[owner].__getitem__), scores))
         return rows
-
-
-def _no_need_to_expand(text: RankedDocuments, vector: RankedDocuments) -> str:
-    """Why the query is not expanded; "" if it is."""
-    if not text and not vector:
-        return "nothing was found to expand the query from"
-    first, second = (saturate(text[place][2]) if place < len(text) else 0.0 for place in (0, 1))
-    return (
-        "words alone point at one document" if first >= STRONG and first - second >= AHEAD else ""
-    )
-
-
-def _best_chunks(rankings: Sequence[RankedDocuments], weights: Sequence[float]) -> dict[int, int]:
-    """The chunk of every document that the rankings rank highest, by weighted reciprocal ranks."""
-    votes: dict[int, dict[int, float]] = {}
-    for each, weight in zip(rankings, weights, strict=False):
-        for rank, (owner, chunk, _) in enumerate(each, 1):
-            of_owner = votes.setdefault(owner, {})
-            of_owner[chunk] = of_owner.get(chunk, 0.0) + weight / (RRF_K + rank)
-    return {owner: max(chunks, key=chunks.__getitem__) for owner, chunks in votes.items()}
 
 
 def rewarded(
@@ -340,8 +327,9 @@ def having_all(
     """The documents that have all terms and none that is excluded, by weighted BM25."""
     if not query.terms:
         return []
-    search = _TermSearch(sql, index, filter, _paths(sql, filter, [*query.terms, *query.excluded]))
-    rarest, *others = search.rarest_first(query.terms)
+    search = _TermSearch(sql, index, filter, query)
+    # The rarest leave the fewest documents for the next.
+    rarest, *others = sorted(query.terms, key=search.frequency.__getitem__)
     found = search.having(rarest)
     for term in others:
         if not found:
@@ -391,24 +379,15 @@ class _TermSearch:
     """Searches for one term after the other."""
 
     def __init__(
-        self,
-        sql: Sql,
-        index: ChunkIndex,
-        filter: DocumentFilter,
-        paths: Mapping[int, str],
+        self, sql: Sql, index: ChunkIndex, filter: DocumentFilter, query: AllTermsQuery
     ) -> None:
-        self._sql, self._index, self._filter, self._paths = sql, index, filter, paths
+        self._sql, self._keyword, self._index, self._filter = sql, index.keyword, index, filter
+        self._paths = _paths(sql, filter, [*query.terms, *query.excluded])
         self._documents = int(sql.execute("SELECT count(*) FROM published_documents").get)
-        self._frequency: dict[Term, int] = {}
-        self._scored_rows = 0
-
-    def rarest_first(self, terms: Sequence[Term]) -> list[Term]:
-        """The terms by ascending frequency: the rarest leave the fewest documents for the next."""
-        self._frequency = {
-            term: self._index.keyword.frequency(self._sql, term.expression, SCORED)
-            for term in terms
+        self.frequency = {
+            term: index.keyword.frequency(sql, term.expression, SCORED) for term in query.terms
         }
-        return sorted(terms, key=self._frequency.__getitem__)
+        self._scored_rows = 0
 
     def having(
         self,
@@ -419,28 +398,22 @@ class _TermSearch:
     ) -> dict[int, _DocumentMatch]:
         """The documents that have a term, among all chosen ones or the given ones."""
         found: dict[int, _DocumentMatch] = {}
-        self._scored_rows += self._frequency.get(term, 0)
+        self._scored_rows += self.frequency.get(term, 0)
+        expression, owners = term.expression, self._owners(among)
         if among is not None and (not scored or self._scored_rows > SCORED):
-            found = {
-                owner: _DocumentMatch()
-                for owner in self._index.keyword.owners(
-                    self._sql, term.expression, self._owners(among)
-                )
-                if owner in among
-            }
+            having = self._keyword.owners(self._sql, expression, owners)
+            found = {owner: _DocumentMatch() for owner in having if owner in among}
         else:
-            rows = list(
-                self._index.keyword.each(
-                    self._sql, term.expression, COLUMN_WEIGHTS, self._owners(among)
-                )
-            )
+            rows = list(self._keyword.each(self._sql, expression, COLUMN_WEIGHTS, owners))
             for owner, chunk, score in rows or self._spelled(term, among):
                 if among is None or owner in among:
                     each = found.setdefault(owner, _DocumentMatch())
                     each.chunks[chunk] = score
                     each.score = max(score, each.score)
-        sought = _sought_in_paths(term)
-        named = [owner for owner, words in self._paths.items() if sought in words]
+        words = _tokens(term.text)
+        if not CJK.search(words):
+            words = f" {words}" if term.prefix else f" {words} "
+        named = [owner for owner, path_words in self._paths.items() if words in path_words]
         bonus = idf(self._documents, len(named)) * PATH_WEIGHT * (K1 + 1) / (PATH_WEIGHT + K1)
         for owner in named:
             if among is None or owner in among:
@@ -460,12 +433,8 @@ class _TermSearch:
         begins = re.compile(rf"(?<![^\W_]){word}", re.IGNORECASE)
         for length in range(len(word) - 1, max(2, len(word) - LONGEST_ENDING - 1), -1):
             stem = Term(word[:length], prefix=True).expression
-            rows = list(
-                islice(
-                    self._index.keyword.each(self._sql, stem, COLUMN_WEIGHTS, self._owners(among)),
-                    FEW,
-                )
-            )
+            each = self._keyword.each(self._sql, stem, COLUMN_WEIGHTS, self._owners(among))
+            rows = list(islice(each, FEW))
             passages = self._index.passages(self._sql, [chunk for _, chunk, _ in rows])
             spelled = {
                 each.id
@@ -507,11 +476,3 @@ def _paths(sql: Sql, filter: DocumentFilter, terms: Iterable[Term]) -> dict[int,
 
 def _tokens(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
-
-
-def _sought_in_paths(term: Term) -> str:
-    """The text that the words of a path have if the term is among them."""
-    words = _tokens(term.text)
-    if CJK.search(words):
-        return words
-    return f" {words}" if term.prefix else f" {words} "

@@ -134,7 +134,13 @@ class DocumentWriter(DocumentItems):
         Raises TooLarge for a text that makes too many chunks.
         """
         source, keys, title = given.source, given.said.keys or {}, given.said.title
-        parsed, said = given.parse(), Overrides(title or "", of_keys(keys, keys))
+        parsed, said = given.parsed, Overrides(title or "", of_keys(keys, keys))
+        if parsed is None:
+            from mcpvectordb.ingest import formats
+            from mcpvectordb.ingest.formats.text import parse_code, parse_markdown
+
+            is_code = formats.by_name(source.name) is formats.CODE
+            parsed = parse_code(source) if is_code else parse_markdown(source)
         metadata.encode(said.over(parsed.metadata))  # refuses what cannot be stored
         default_size, default_overlap = self._encoder.ensure_model()
         spans = self._split(
@@ -440,7 +446,8 @@ class DocumentWriter(DocumentItems):
         id = version.local["id"]
         for each in old:
             sql.execute(
-                "UPDATE documents SET id = ? WHERE key = ? AND id = ?", (_new_id(), each, id)
+                "UPDATE documents SET id = ? WHERE key = ? AND id = ?",
+                (str(uuid.uuid4()), each, id),
             )
         # A former id of another document goes on leading there: a merged file may name any id.
         sql.execute("DELETE FROM former_ids WHERE id = ? AND document = ?", (id, key))
@@ -467,7 +474,7 @@ class DocumentWriter(DocumentItems):
                 raise NotFound("the document was changed or deleted meanwhile")
             return False
         self.unpublished.keep_whole(sql, [moved], packed)  # with its own id
-        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (_new_id(), moved))
+        sql.execute("UPDATE documents SET id = ? WHERE key = ?", (str(uuid.uuid4()), moved))
         sql.execute(
             "UPDATE documents SET id = ?, created_at = ?, metadata = ?, given = ?, twin = ? "
             "WHERE key = ?",
@@ -752,8 +759,8 @@ def _keep_ids(sql: Sql, replaced: Sequence[int], key: int) -> None:
 
 def _insert(sql: Sql, prepared: PreparedDocument, stamp: int) -> int:
     """Insert the row of a document, with a new id; a version is the twin that it was."""
-    (_, library, source, own_twin), id = prepared.version.item, _new_id()
-    fields, local = prepared.version.fields or {}, prepared.version.local
+    (_, library, source, own_twin), id = prepared.version.item, str(uuid.uuid4())
+    fields = prepared.version.fields or {}
     columns = {
         "id": id,
         "library": library,
@@ -763,7 +770,7 @@ def _insert(sql: Sql, prepared: PreparedDocument, stamp: int) -> int:
         **{name: fields[name] for name in ("title", "hash", "file_type", "size")},
         "created_at": fields["created_at"] or dates.now(),
         **{name: fields[name] for name in ("metadata", "given")},
-        **{name: local[name] for name in ("modified", "etag", "mtime_ns")},
+        **{name: fields[LOCAL][name] for name in ("modified", "etag", "mtime_ns")},
     }
     sql.execute(
         f"INSERT INTO documents ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
@@ -784,10 +791,6 @@ def _of_item(sql: Sql, document: PreparedDocument, key: int) -> list[int]:
     return [each for (each,) in rows]
 
 
-def _new_id() -> str:
-    return str(uuid.uuid4())
-
-
 def _changed(
     values: dict[str, Any], given: Overrides, change: DocumentChange
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -806,7 +809,8 @@ class GivenText(NamedTuple):
     """A source that can be stored, its hash, and what people say of it.
 
     `created_at` is "" for a document that is new, `parsed` None for a text that callers give
-    instead of a file: it is parsed in this process.
+    instead of a file: it is parsed in this process as code, if its source has the name of a code
+    file, or else as Markdown.
     """
 
     source: Source
@@ -814,18 +818,6 @@ class GivenText(NamedTuple):
     said: DocumentChange
     created_at: str = ""
     parsed: Parsed | None = None
-
-    def parse(self) -> Parsed:
-        """The text as code, if its source has the name of a code file, or else as Markdown."""
-        if self.parsed is not None:
-            return self.parsed
-        from mcpvectordb.ingest import formats
-        from mcpvectordb.ingest.formats.text import parse_code, parse_markdown
-
-        written_in = formats.by_name(self.source.name)
-        if written_in is formats.CODE:
-            return parse_code(self.source)
-        return parse_markdown(self.source)
 
 
 def checked_text(

@@ -42,16 +42,17 @@ A column that is NULL counts as a null (`is_null` and `not_exists` match).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from mcpvectordb import dates
 from mcpvectordb.dates import Period
-from mcpvectordb.errors import InvalidFilter, InvalidInput
+from mcpvectordb.errors import InvalidFilter, InvalidInput, quoted
 from mcpvectordb.filters.dialect import SQLITE, FilterDialect, is_number
 from mcpvectordb.records import Condition
 
@@ -174,7 +175,7 @@ def _of_kind(condition: Condition, kinds: Kinds) -> Condition:
     if kind is None or value is None or takes in (_NOTHING, _STRING):
         return condition
     if operator == "array_contains":
-        raise InvalidFilter(f"{_show(condition.field)}: array_contains is for lists in metadata")
+        raise InvalidFilter(f"{quoted(condition.field)}: array_contains is for lists in metadata")
     if takes is _LIST:
         return condition._replace(value=[_read(kind, condition, member) for member in value])
     value = _read(kind, condition, value)
@@ -189,7 +190,7 @@ def _of_kind(condition: Condition, kinds: Kinds) -> Condition:
 
 def _read(kind: str, condition: Condition, value: Any) -> Any:
     """A value, or a member of a list, as a column of this kind holds it."""
-    field, operator = _show(condition.field), condition.operator
+    field, operator = quoted(condition.field), condition.operator
     if kind == "time":
         text = str(value) if type(value) is int else value  # a year
         try:
@@ -198,28 +199,23 @@ def _read(kind: str, condition: Condition, value: Any) -> Any:
             raise InvalidFilter(str(error)) from None
         if period.start == period.end and OPERATORS[operator] is not _ORDERED:
             raise InvalidFilter(
-                f"{field}: {_show(text)} is a moment, which {operator} cannot be asked for; use gt "
-                "or lt"
+                f"{field}: {quoted(text)} is a moment, which {operator} cannot be asked for; use "
+                "gt or lt"
             )
         return period
     if kind == "number":
-        number = _numeral(value) if isinstance(value, str) else value
-        if not is_number(number):
-            shown = _show(value) if isinstance(value, str) else _noun(value)
+        number = value
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                number = json.loads(value)
+        if not is_number(number) or _flaw(number):
+            shown = quoted(value) if isinstance(value, str) else _noun(value)
             raise InvalidFilter(f"{field}: {operator} takes a number, not {shown}")
         return number
     if isinstance(value, list | tuple | dict):
         raise InvalidFilter(f"{field}: {operator} takes a string, not {_noun(value)}")
     as_text = OPERATORS[operator] is _ANY and not isinstance(value, str)
     return json.dumps(value) if as_text else value
-
-
-def _numeral(text: str) -> int | float | None:
-    try:
-        number = json.loads(text)
-    except ValueError:
-        return None
-    return number if is_number(number) and not _flaw(number) else None
 
 
 # reading and refusing
@@ -232,7 +228,13 @@ def _entries(where: Any) -> list[Any]:
     if isinstance(where, tuple) and where and isinstance(where[0], str):
         raise InvalidFilter("a single condition goes into a list: [(field, operator, value)]")
     if isinstance(where, Mapping):
-        entries = list(_spread(where))
+        entries = [
+            (field, operator, operand)
+            for field, value in where.items()
+            for operator, operand in (
+                (value or {"": None}).items() if isinstance(value, Mapping) else [("eq", value)]
+            )
+        ]
     elif isinstance(where, Sequence) and not isinstance(where, str | bytes):
         entries = list(where)
     else:
@@ -244,26 +246,16 @@ def _entries(where: Any) -> list[Any]:
     return entries
 
 
-def _spread(where: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
-    for field, value in where.items():
-        if isinstance(value, Mapping):
-            yield from (
-                (field, operator, operand) for operator, operand in (value or {"": None}).items()
-            )
-        else:
-            yield field, "eq", value
-
-
 def _condition(entry: Any, kinds: Kinds) -> Condition:
     if not isinstance(entry, tuple) or not 2 <= len(entry) <= 4:
         raise InvalidFilter(f"a condition is a tuple (field, operator, value), not {_noun(entry)}")
     condition = Condition(*entry)
     path(condition.field)
-    field, name = _show(condition.field), condition.operator
+    field, name = quoted(condition.field), condition.operator
     if not isinstance(name, str) or name not in OPERATORS:
         hint = _did_you_mean(name, OPERATORS) or 'to compare with an object write {"eq": object}; '
         raise InvalidFilter(
-            f"{field}: unknown operator {_show(name) if isinstance(name, str) else _noun(name)}; "
+            f"{field}: unknown operator {quoted(name) if isinstance(name, str) else _noun(name)}; "
             f"{hint}operators are {', '.join(OPERATORS)}"
         )
     if flaw := _flaw(condition.value):
@@ -282,16 +274,16 @@ def path(field: Any) -> tuple[str, ...]:
         steps = tuple(field.split(".")) if field.startswith("metadata.") else (field,)
         if "" in steps:
             raise InvalidFilter(
-                f'field {_show(field)} has an empty name in it; an empty key is ("metadata", "")'
+                f'field {quoted(field)} has an empty name in it; an empty key is ("metadata", "")'
             )
     elif isinstance(field, tuple) and field and all(isinstance(step, str) for step in field):
         steps = field
     else:
         raise InvalidFilter(f"a field is a string or a tuple of strings, not {_noun(field)}")
     if len(steps) > MAX_DEPTH + 1:
-        raise InvalidFilter(f"field {_show(field)} is a path of more than {MAX_DEPTH} keys")
+        raise InvalidFilter(f"field {quoted(field)} is a path of more than {MAX_DEPTH} keys")
     if flaw := next(filter(None, map(_flaw, steps)), ""):
-        raise InvalidFilter(f"field {_show(field)} {flaw}")
+        raise InvalidFilter(f"field {quoted(field)} {flaw}")
     return steps
 
 
@@ -301,8 +293,8 @@ def _known_path(field: str | tuple[str, ...], fields: Collection[str]) -> tuple[
         return steps
     key = steps[-1] if steps[-1].isidentifier() and steps != ("metadata",) else "KEY"
     raise InvalidFilter(
-        f"unknown field {_show(field)}; {_did_you_mean(steps[0], fields)}"
-        f"fields are {', '.join(fields)}; metadata keys are written metadata.{_clip(key)}"
+        f"unknown field {quoted(field)}; {_did_you_mean(steps[0], fields)}"
+        f"fields are {', '.join(fields)}; metadata keys are written metadata.{key:.80}"
     )
 
 
@@ -358,11 +350,3 @@ def _noun(value: Any) -> str:
         if not _is_scalar(member)
     }
     return f"{noun} of {len(value)}" + (f" with {', '.join(sorted(odd))}" if odd else "")
-
-
-def _show(name: str | tuple[str, ...]) -> str:
-    return _clip(repr(name))
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= 80 else text[:80] + "…"

@@ -229,7 +229,7 @@ class FilterDialect:
 
     def has_key(self, expression: str, keys: Sequence[str]) -> Piece:
         """A test whether a JSON object has a value, or null, under nested keys."""
-        return Piece(f"json_type({expression}, ?) IS NOT NULL", (json_path(keys),))
+        return sql("{kind} IS NOT NULL", self.metadata(expression, keys))
 
     def keys(self, expression: str, keys: Sequence[str]) -> Piece:
         """What stands in FROM, after the table of the JSON: the keys of the object under nested

@@ -80,11 +80,6 @@ class PostgresDialect(FilterDialect):
             value,
         )
 
-    def has_key(self, expression: str, keys: Sequence[str]) -> Piece:
-        """A test whether a JSON object has nested keys."""
-        place = _at(expression, keys)
-        return Piece(f"{place.sql} IS NOT NULL", place.bindings)
-
     def keys(self, expression: str, keys: Sequence[str]) -> Piece:
         """The keys of an object, which an array does not have."""
         place = _at(expression, keys)

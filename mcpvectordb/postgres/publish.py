@@ -27,6 +27,7 @@ from mcpvectordb.history.versions import Version
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex, ModelRow, active_model
 from mcpvectordb.memories.items import MemoryItems
+from mcpvectordb.metadata import library_name
 from mcpvectordb.postgres import Published, PublishedItems, origins, schema, staged
 from mcpvectordb.postgres.connection import Connection, Server, from_text, to_text
 from mcpvectordb.postgres.keyword import Tokenizer
@@ -568,7 +569,7 @@ def _check_libraries(file: File, names: Sequence[str]) -> None:
     with file.reading(limited=False) as sql:
         known = [str(name) for (name,) in sql.execute(known_libraries.NAMES)]
     for name in names:
-        if known_libraries.checked_name(name) not in known:
+        if library_name(name) not in known:
             raise NotFound(unknown_name("library", name, known))
 
 

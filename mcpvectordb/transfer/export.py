@@ -28,7 +28,7 @@ from typing import IO, Any, Literal, get_args
 from mcpvectordb import __version__, dates
 from mcpvectordb.documents import libraries
 from mcpvectordb.documents.items import DocumentItems
-from mcpvectordb.documents.libraries import LibraryVersions, checked_name
+from mcpvectordb.documents.libraries import LibraryVersions
 from mcpvectordb.documents.rows import path as path_in_library
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound, Unwritable, quoted
 from mcpvectordb.index import arrays
@@ -37,6 +37,7 @@ from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats.markdown import fence
 from mcpvectordb.ingest.structure import front_matter
 from mcpvectordb.memories.items import MemoryItems
+from mcpvectordb.metadata import library_name
 from mcpvectordb.ranking.why_empty import unknown_name
 from mcpvectordb.records import Exported, Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
@@ -165,7 +166,7 @@ class ExportSnapshot:
         self.model: ModelRow | None = active_model(sql)
         if library is not None:
             known = [name for (name,) in sql.execute(libraries.NAMES)]
-            if checked_name(library) not in known:
+            if library_name(library) not in known:
                 raise NotFound(unknown_name("library", library, known))
         self.counts: dict[str, int] = {
             table: sql.execute(f"SELECT count(*) FROM {table} WHERE {condition}", (library,)).get

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from mcpvectordb import dates, metadata
-from mcpvectordb.documents.libraries import checked_name
 from mcpvectordb.documents.write import GivenText, checked_text
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.index.chunks import active_model
 from mcpvectordb.memories.items import PreparedMemories, text_hash
 from mcpvectordb.memories.memory import Change, Entry, checked_entry
+from mcpvectordb.metadata import library_name
 from mcpvectordb.records import Embedded, Metric, Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
@@ -368,7 +368,7 @@ class ImportRun:
 
     def _given(self, item: ImportedDocument, mark: ImportMark) -> GivenText:
         """The item as a text that can be stored; InvalidInput or IngestError."""
-        checked_name(item.library)
+        library_name(item.library)
         given = checked_text(
             item.text,
             item.id,

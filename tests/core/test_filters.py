@@ -395,8 +395,8 @@ def test_values_nested_too_deep_or_in_a_circle_are_refused() -> None:
 
 
 def test_a_huge_name_is_not_repeated_in_full() -> None:
-    assert len(refusal({"x" * 100_000: 1})) < 400
-    assert len(refusal({"title": {"x" * 100_000: 1}})) < 400
+    assert len(refusal({"x" * 100_000: 1})) < 500
+    assert len(refusal({"title": {"x" * 100_000: 1}})) < 500
 
 
 def test_problems_has_one_message_for_each_invalid_condition() -> None:

@@ -10,8 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mcpvectordb.cli.examples import examples
-from mcpvectordb.cli.main import program
+from mcpvectordb.cli.main import examples, program
 from mcpvectordb.embedding import endpoint
 from tests.support_onnx import graph, table, write_model
 

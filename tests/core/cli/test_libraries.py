@@ -82,7 +82,9 @@ def test_a_folder_that_cannot_be_read_is_not_confirmed(received: Program, root: 
     assert "fruit cannot read" in received.err and "internal error" not in received.err
 
 
-@pytest.mark.parametrize(("terminal", "answer"), [(False, "y\n"), (True, "n\n"), (True, "y\n")])
+@pytest.mark.parametrize(
+    ("terminal", "answer"), [(False, "y\n"), (True, "n\n"), (True, "\n"), (True, "y\n")]
+)
 def test_a_person_is_asked_before_a_folder_is_confirmed(
     received: Program, monkeypatch: pytest.MonkeyPatch, terminal: bool, answer: str
 ) -> None:
@@ -118,20 +120,8 @@ def test_a_library_is_added_synced_and_found(program: Program) -> None:
 def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
     for name in ("a.md", "b.txt", "c.rst", "d.md"):
         (program.notes / name).write_text(name)
-    program(
-        "library",
-        "add",
-        "fruit",
-        "notes",
-        "--pattern",
-        "**/*.{md,txt}",
-        "--ignore",
-        "d.*",
-        "--ignore",
-        "x/",
-        "--description",
-        "All about fruit",
-    )
+    chosen = "--pattern **/*.{md,txt} --ignore d.* --ignore x/ --description".split()
+    program("library", "add", "fruit", "notes", *chosen, "All about fruit")
     assert (
         program("sync", "--no-embed")
         == "fruit: 2 indexed; skipped: 1 ignored (--verbose lists them)"
@@ -206,23 +196,6 @@ def test_a_library_with_documents_does_not_follow_a_folder_unasked(program: Prog
     program("ingest", str(elsewhere), "--library", "other", "--no-embed")
     program("library", "add", "other", "notes", code=1)
     assert "The next sync drops none of them" in program.err
-
-
-@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
-def test_a_person_on_a_terminal_is_asked(
-    program: Program, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    (program.notes / "a.md").write_text("apple")
-    program("ingest", "notes", "--library", "fruit", "--no-embed")
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    program("library", "remove", "fruit", code=code)
-    assert "will be removed from the database. Go on? [y/N]" in program.err
-    assert ("nothing was done" in program.err) == bool(code)
-    assert program("library", "list") == ("fruit  1 document  1 chunk" if code else "")
 
 
 def test_each_file_that_fails_is_one_line_and_the_exit_code_is_1(program: Program) -> None:
