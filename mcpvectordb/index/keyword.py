@@ -39,6 +39,7 @@ TITLE_WEIGHT = 2  # an occurrence in the title counts as two in the text
 # Words that at least this share of the rows have are worth reading before they are asked for: the
 # postings of a rarer one are read in a fraction of the time of a search.
 COMMON = 1 / 500
+MANY = 1_000  # rows that a filter allows, above which they are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,15 @@ class KeywordMatch:
 
 
 NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
+
+
+def few(sql: Sql, allowed: Allowed) -> int | None:
+    """How many rows a filter allows, if these are less than MANY; otherwise None."""
+    if not allowed.select:
+        return None
+    first = f"SELECT 1 FROM ({allowed.select}) AS ids LIMIT {MANY}"
+    count = int(sql.execute(f"SELECT count(*) FROM ({first}) AS rows", allowed.bindings).get)
+    return count if count < MANY else None
 
 
 class KeywordIndex:
@@ -97,6 +107,11 @@ class KeywordIndex:
         return KeywordMatch(
             scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share
         )
+
+    def searched(self, sql: Sql, allowed: Allowed) -> int:
+        """How many rows are searched: of a filter that leaves many, all of the table."""
+        count = few(sql, allowed)
+        return fts5.totals(sql, self._words)[0] if count is None else count
 
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Read postings of the commonest words into so many bytes of memory, until `stopped`.

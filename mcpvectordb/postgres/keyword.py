@@ -16,7 +16,13 @@ from typing import Any, Literal, NamedTuple, cast
 
 import apsw
 
-from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch, MemoryFulltext
+from mcpvectordb.index.keyword import (
+    TITLE_WEIGHT,
+    KeywordIndex,
+    KeywordMatch,
+    MemoryFulltext,
+    few,
+)
 from mcpvectordb.index.resident import Allowed, Ranked
 from mcpvectordb.postgres.connection import Session
 from mcpvectordb.storage.dialect import Sql
@@ -76,6 +82,14 @@ class PostgresKeywordIndex(KeywordIndex):
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
         return KeywordMatch(best, scores, *full_score(query, total, frequencies))
+
+    def searched(self, sql: Sql, allowed: Allowed) -> int:
+        """How many rows are searched: of a filter that leaves many, all of its origins."""
+        count = few(sql, allowed)
+        if count is not None:
+            return count
+        totals = f"SELECT items FROM ({_TOTALS}) AS all_rows"
+        return int(sql.execute(totals, (self._tables.shelf, searched(sql, allowed))).get)
 
     def matching(self, sql: Sql, expression: str, allowed: Allowed, limit: int) -> Ranked:
         """The best rows for an FTS5 expression by BM25."""

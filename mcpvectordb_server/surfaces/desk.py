@@ -439,8 +439,8 @@ def search(
 ) -> str:
     """Find passages of documents and memories by words and meaning, in one ranking. Start here.
 
-    Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; the percentage
-    is the chance of being relevant. If nothing relevant was found, say so.
+    Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; each is a
+    strong, possible or weak match. If nothing relevant was found, say so.
     """
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
@@ -579,6 +579,8 @@ def _query(query: str | list[dict[str, str]]) -> Any:
 def _remarks(db: Database, found: Results[Chunk | Memory]) -> list[str]:
     """What an agent should know about a search besides its hits."""
     remarks = [found.verdict] if found.verdict else []
+    if found.weak_from:
+        remarks.append(f"Only the first {found.weak_from} of these are more than weak matches.")
     if not found.hits and not found.verdict:
         remarks.append("Nothing was found.")
     if found.note:
