@@ -58,6 +58,21 @@ class KeywordMatch:
 NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
 
 
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """How often rows have each term of a query (`counts`: a line for a term), and their lengths.
+
+    `frequencies` says how many of the rows that may be found have each term, `rows` how many such
+    rows there are; `average` is the average length of all rows.
+    """
+
+    counts: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    average: float
+    frequencies: NDArray[np.float64]
+    rows: int
+
+
 class KeywordIndex:
     """The FTS5 table `words` of the rows of `chunks`; works inside the caller's transaction.
 
@@ -73,7 +88,7 @@ class KeywordIndex:
         weight: int = TITLE_WEIGHT,
         newest: bool = False,
     ) -> None:
-        self._words, self._chunks = words, chunks
+        self._words, self._chunks, self._weight = words, chunks, weight
         self._bm25, self._ties = f"bm25({words}, {weight})", "DESC" if newest else "ASC"
         self._kept, self._memory = memory is not None, memory or ResidentEntries(0)
         self._tuning = self._memory.tuning
@@ -165,6 +180,38 @@ class KeywordIndex:
             return matching, (query.match,)
         excluded = f"SELECT rowid FROM {self._words} WHERE {matching}"
         return f"{matching} AND +rowid NOT IN ({excluded})", (query.match, query.excluded)
+
+    def occurrences(
+        self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
+    ) -> Occurrences:
+        """How often rows have the terms of a query; `ids` ascend."""
+        rows, tokens = fts5.totals(sql, self._words)
+        inside = np.sort(allowed.ids(sql)) if allowed.select else None
+        terms = (*query.phrases, *query.terms, *query.spellings)
+        found = {term: self._counts(sql, term) for term in dict.fromkeys(terms)}
+        counts, frequencies = np.zeros((len(terms), len(ids))), np.zeros(len(terms))
+        for line, term in enumerate(terms):
+            having, numbers = found[term]
+            known = np.isin(having, ids)
+            counts[line, np.searchsorted(ids, having[known])] = numbers[known]
+            allowed_rows = having if inside is None else np.intersect1d(having, inside)
+            frequencies[line] = len(allowed_rows)
+        lengths = fts5.lengths_of(sql, self._words, ids.tolist())
+        return Occurrences(
+            counts,
+            np.array([lengths.get(id, 0) for id in ids.tolist()], np.float64),
+            tokens / rows if tokens else 1.0,
+            frequencies,
+            rows if inside is None else len(inside),
+        )
+
+    def _counts(self, sql: Sql, term: str) -> fts5.Counts:
+        """The rows that have a term, and how often."""
+        how = fts5.UNSTEMMED if self._words == SPELLINGS else fts5.TOKENIZER
+        token = fts5.single_token(sql, term, how)
+        if token is None:
+            return fts5.counts(sql, self._words, term, self._weight)
+        return fts5.token_counts(sql, self._words, token, self._weight)
 
     def _frequencies(self, sql: Sql, query: Query) -> dict[str, int]:
         """The number of chunks that have each term and phrase of a query."""

@@ -313,15 +313,17 @@ class Memories:
         exist, their `note` says so.
         """
         english = self._config.language.casefold() == "english"
+        now = self._clock()
         asked = MemoryQuestion(
             text=storable(query, "query"),
+            today=now.date(),
             mode=mode,
             limit=limit,
             offset=offset,
             fusion=fusion,
             rrf_k=rrf_k,
             rerank=rerank,
-            recency=Recency.parse(newer, self._clock()),
+            recency=Recency.parse(newer, now),
             explain=explain,
             words=words,
             stemmed=english and words != "prefix",

@@ -11,18 +11,28 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import apsw
 
-from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch, MemoryFulltext
+from mcpvectordb.index.keyword import (
+    TITLE_WEIGHT,
+    KeywordIndex,
+    KeywordMatch,
+    MemoryFulltext,
+    Occurrences,
+)
 from mcpvectordb.index.resident import Allowed, Ranked
 from mcpvectordb.postgres.connection import Session
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
-from mcpvectordb.storage.fts5 import TOKENIZER
+from mcpvectordb.storage.fts5 import TOKENIZER, UNSTEMMED
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.query import K1, MIN_IDF, B, Query, full_score
 from mcpvectordb.text.tokens import index_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class WordTables(NamedTuple):
@@ -79,6 +89,43 @@ class PostgresKeywordIndex(KeywordIndex):
     def matching(self, sql: Sql, expression: str, allowed: Allowed, limit: int) -> Ranked:
         """The best rows for an FTS5 expression by BM25."""
         return self._ranked(sql, self._parsed(expression), allowed, limit)[0]
+
+    def occurrences(
+        self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
+    ) -> Occurrences:
+        """How often rows have the terms of a query; `ids` ascend."""
+        origins, listed = searched(sql, allowed), chosen(sql, allowed, self._listed_rows)
+        within = f"WHERE item IN ({listed.select})" if listed.select else ""
+        terms = (*query.phrases, *query.terms, *query.spellings)
+        places = {id: place for place, id in enumerate(ids.tolist())}
+        counts, frequencies = np.zeros((len(terms), len(ids))), np.zeros(len(terms))
+        for line, term in enumerate(terms):
+            found = _rows(self._tables, self._parsed(term).phrase, origins, self._weight)
+            for item, weight in sql.execute(
+                f"SELECT item, weight FROM ({found.sql}) AS f WHERE item = ANY(?)",
+                (*found.bindings, ids.tolist()),
+            ):
+                counts[line, places[item]] = weight
+            frequencies[line] = sql.execute(
+                f"SELECT count(*) FROM ({found.sql}) AS f {within}",
+                (*found.bindings, *listed.bindings),
+            ).get
+        items, average = sql.execute(_TOTALS, (self._tables.shelf, origins)).get
+        if listed.select:
+            among = f"SELECT count(*) FROM ({listed.select}) AS chosen"
+            items = sql.execute(among, listed.bindings).get
+        lengths = dict(
+            sql.execute(
+                f"SELECT id, tokens FROM {self._tables.rows} WHERE id = ANY(?)", (ids.tolist(),)
+            )
+        )
+        return Occurrences(
+            counts,
+            np.array([lengths.get(id, 0) for id in ids.tolist()], np.float64),
+            average,
+            frequencies,
+            int(items),
+        )
 
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Nothing is kept here: the server has its own memory."""
@@ -236,7 +283,6 @@ def is_list(allowed: Allowed) -> bool:
 LONGEST_TERM = 255  # bytes: a B-tree has room for 2,704 together with the other columns
 KEPT_CHARACTERS = 50  # of a longer one, for searches by its beginning
 FTS5_LONGEST = 32_768  # bytes of a token that FTS5 keeps
-_UNSTEMMED = ("unicode61", ["remove_diacritics", "2"])
 
 
 class Tokenizer:
@@ -244,7 +290,7 @@ class Tokenizer:
 
     def __init__(self, *, stemmed: bool = True) -> None:
         self._connection = apsw.Connection(":memory:")  # which the tokenizer lives in
-        self._tokenize = self._connection.fts5_tokenizer(*(TOKENIZER if stemmed else _UNSTEMMED))
+        self._tokenize = self._connection.fts5_tokenizer(*(TOKENIZER if stemmed else UNSTEMMED))
 
     def terms(self, text: str) -> list[str]:
         """The terms of a text that was prepared for the index, in their order."""

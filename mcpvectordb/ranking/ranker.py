@@ -315,6 +315,24 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known of candidates by what surrounds them.
+
+    words    the BM25 of each together with its neighbours, None if it has none
+    meaning  the part of meaning's usual weight that is left beside such words
+    legs     further scores of each, 0 to 1, with the weight of each leg
+    """
+
+    words: Numbers | None
+    meaning: float
+    legs: Sequence[tuple[Numbers, float]]
+
+
+Around = Callable[["NDArray[np.int64]"], Surroundings | None]
+"""From candidates, whose ids ascend, to what surrounds them; None if nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retrievers:
     """What can find something for a query.
 
@@ -322,6 +340,7 @@ class Retrievers:
     meaning  the retriever by meaning, or the reason why there is none
     allowed  what meaning may find
     newest   whether the later of two equal candidates comes first
+    around   says what surrounds candidates, where anything may
     """
 
     sql: Sql
@@ -331,6 +350,7 @@ class Retrievers:
     allowed: Allowed
     embedding: QueryEmbedding | str
     newest: bool = False
+    around: Around | None = None
 
     def ranking(self, question: Question) -> Ranking:
         """A ranking without rows, and with the judge of its results' relevance."""
@@ -414,12 +434,24 @@ class Retrievers:
         cosines = meaning.cosines(ids)
         own, provisional = self._weights(ranking.matched.code_share)
         weight = np.where(meaning.provisional(ids), provisional, own)
-        spans = [TEXT_SPAN * max(text.values(), default=0.0), VECTOR_SPAN]
+        # What surrounds candidates is looked up for the first tier only, however many are wanted.
+        first = depths == 0
+        known = self.around(ids[first]) if self.around is not None and first.any() else None
+        further: list[tuple[Numbers, float]] = []
+        if known is not None:
+            bm25[first] = bm25[first] if known.words is None else known.words
+            weight = weight * known.meaning
+            for leg, part in known.legs:
+                whole = np.full(len(ids), np.nan)
+                whole[first] = leg
+                further.append((whole, part))
+        spans = [TEXT_SPAN * bm25.max(initial=0.0), VECTOR_SPAN, *(1.0 for _ in further)]
 
         def fused(cosines: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-            return fuse(
-                ids, [bm25, cosines], [1 - weight, weight], depths, spans, newest=self.newest
-            )
+            legs = [bm25, cosines, *(leg for leg, _ in further)]
+            weights: list[Numbers | float] = [1 - weight, weight]
+            weights += [part for _, part in further]
+            return fuse(ids, legs, weights, depths, spans, newest=self.newest)
 
         best = fused(cosines)[0][:FEEDBACK].tolist()
         found, scores = fused(meaning.cosines(ids, best))

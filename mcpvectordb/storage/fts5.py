@@ -7,6 +7,7 @@ The tables are contentless: the text itself is not in them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +21,11 @@ from mcpvectordb.storage.lazy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
+Tokenizer = tuple[str, list[str]]
+"""The name of a tokenizer of FTS5 and its arguments."""
+
+UNSTEMMED: Tokenizer = ("unicode61", ["remove_diacritics", "2"])
+TOKENIZER: Tokenizer = ("porter", [UNSTEMMED[0], *UNSTEMMED[1]])
 
 _AVERAGES = 1  # the row of T_data with the number of rows and of each column's tokens
 _TOMBSTONES = 1 << 53  # rows of T_data from here on are pages of deleted ids
@@ -108,12 +113,21 @@ def token_counts(sql: Sql, table: str, token: str, title_weight: int) -> Counts:
     return each[first], np.add.reduceat(np.fromstring(weights, np.int64, sep=","), first)
 
 
-def single_token(sql: Sql, expression: str) -> str | None:
+def lengths_of(sql: Sql, table: str, ids: Iterable[int]) -> dict[int, int]:
+    """How many tokens each of these rows has, of those that exist."""
+    rows = sql.execute(
+        f"SELECT id, sz FROM {table}_docsize WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(ids)),),
+    )
+    return {id: sum(varints(size)) for id, size in rows}
+
+
+def single_token(sql: Sql, expression: str, how: Tokenizer = TOKENIZER) -> str | None:
     """The token that an expression stands for; None for a prefix or for several tokens."""
     if not expression.endswith('"'):
         return None
     text = expression[1:-1].replace('""', '"').encode()
-    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*TOKENIZER)
+    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*how)
     found: list[Any] = list(tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False))
     return str(found[0][0]) if len(found) == 1 else None
 

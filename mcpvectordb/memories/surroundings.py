@@ -1,0 +1,233 @@
+"""What a memory is surrounded by in its thread, and who said it when, for the ranking.
+
+A turn of a conversation is often understood by those around it alone: "Yes, in May!" has no word of
+the question before it. So a word that a neighbour has counts for a turn as a part of an occurrence,
+the less the further away it stands (`NEAR`), in one BM25 whose statistics are those of what is
+searched. It is computed when a question is asked: nothing is stored twice, and a later turn changes
+its neighbours by itself. Neighbours are the memories before and after in the same thread, by time.
+
+Notes that happen to be stored one after the other are no conversation: neighbours count as far as
+different speakers take turns. Where nobody does, memories are ranked as documents are.
+
+Who said something is in its metadata, or before the first colon of its text; the day is in the
+metadata, at the beginning of the text, or when it was stored. A question that names a speaker or a
+time prefers what was said by them, or then. (benchmarks/results/memories.md has what each gains.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcpvectordb import dates
+from mcpvectordb.index.keyword import Occurrences
+from mcpvectordb.memories.rows import decoded
+from mcpvectordb.ranking.ranker import Surroundings
+from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.storage.lazy import np
+from mcpvectordb.text.query import K1, B
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+    Places = NDArray[np.int64]
+
+NEAR = (0.5, 0.3, 0.2)  # what an occurrence one, two or three turns away counts
+# Turns longer than this need their neighbours less: they count by the root of the ratio.
+SHORT = 36  # tokens: a sentence or two
+MEANING = 0.7  # of the usual weight of meaning, where words see a whole conversation
+SPEAKER, TIME = 0.08, 0.2  # weights of who and when, where a question names them
+_SPEAKER_KEYS = ("speaker", "author", "sender", "from", "name", "user", "role")
+_HEAD = 100  # characters of a text in which its speaker and day are looked for
+_COLON = re.compile(r"(?: ?[(\[][^()\[\]]*[)\]])?[*_]*:[*_]*\s")  # (8 May 2023): after a name
+_NAME = re.compile(  # up to three words, at the beginning or after a day or another label
+    r"(?:^|[\])>|,;\n–—-]|\d)[\s*_]*(?P<name>[^\W\d_][\w.'’]*(?: (?:[^\W\d_][\w.'’]*|\d\d?)){0,2})$"
+)
+_WORD = re.compile(r"[^\W_]+")
+
+_BESIDE = (
+    "SELECT y.id FROM contexts y WHERE y.thread = x.thread AND "
+    "substr(y.thread, 1, 100) = substr(x.thread, 1, 100) AND y.id >> 40 = x.id >> 40 AND "
+)
+# Two statements for each direction, of which each is one step in an index.
+_LINKS = (
+    "SELECT x.id, "
+    f"coalesce(({_BESIDE} y.created_at = x.created_at AND y.id < x.id ORDER BY y.id DESC LIMIT 1), "
+    f"({_BESIDE} y.created_at < x.created_at ORDER BY y.created_at DESC, y.id DESC LIMIT 1)), "
+    f"coalesce(({_BESIDE} y.created_at = x.created_at AND y.id > x.id ORDER BY y.id LIMIT 1), "
+    f"({_BESIDE} y.created_at > x.created_at ORDER BY y.created_at, y.id LIMIT 1)) "
+    "FROM contexts x WHERE x.id IN (SELECT value FROM json_each(?))"
+)
+_SAID = (
+    "SELECT x.id, x.source, x.created_at, x.metadata, substr(c.tile, 1, ?) "
+    "FROM contexts x LEFT JOIN context_chunks c ON c.owner = x.id AND c.position = 0 "
+    "WHERE x.id IN (SELECT value FROM json_each(?))"
+)
+
+Beside = tuple[int | None, int | None]
+"""The ids of the memories before and after one."""
+
+
+class Said(NamedTuple):
+    """What is known of a memory beside its words: who said it, and what may name its day."""
+
+    source: str
+    speaker: str
+    times: Sequence[str]
+
+    @classmethod
+    def of(cls, source: str, created_at: str, metadata: str | None, head: str | None) -> Said:
+        """What a row of the file says."""
+        given: Mapping[str, Any] = decoded(metadata) or {}
+        texts = [each for each in given.values() if isinstance(each, str) and len(each) <= _HEAD]
+        named = [given[key] for key in _SPEAKER_KEYS if given.get(key) in texts]
+        head = head or ""
+        return cls(source, named[0] if named else speaker(head), [*texts, head, created_at])
+
+    @property
+    def by(self) -> tuple[str, str]:
+        """Who said it, to be compared."""
+        return self.source, self.speaker.casefold()
+
+    @property
+    def day(self) -> date | None:
+        """When it was said."""
+        return next(filter(None, map(dates.spoken_day, self.times)), None)
+
+
+def speaker(head: str) -> str:
+    """The name before the first colon of a text, "" if there is none."""
+    colon = _COLON.search(head)
+    found = _NAME.search(head[: colon.start()]) if colon else None
+    return found["name"] if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """The threads of a file, as the candidates of one question are seen in them.
+
+    sql      the transaction
+    count    how often some memories have each word of the question
+    words    the content words of the question, in lower case
+    period   the time that it names
+    """
+
+    sql: Sql
+    count: Callable[[NDArray[np.int64]], Occurrences]
+    words: Sequence[str]
+    period: dates.SpokenPeriod | None
+
+    def around(self, ids: NDArray[np.int64]) -> Surroundings | None:
+        """What surrounds these candidates, None if nothing does; ids ascend."""
+        beside = self._beside(ids.tolist())
+        near = {id for each in beside.values() for id in each if id is not None}
+        said = self._said(sorted({*ids.tolist(), *near}))
+        legs = self._legs([said[id] for id in ids.tolist()])
+        share = turn_taking(beside, said)
+        if not share and not legs:
+            return None
+        if not share:
+            return Surroundings(None, 1.0, legs)
+        steps = self._steps(ids.tolist(), beside)
+        every = np.unique([id for step in steps for each in step for id in each if id is not None])
+        every = np.union1d(every, ids).astype(np.int64)
+        found = self.count(every)
+        places = [
+            tuple(_places(every, [each[side] for each in step]) for side in (0, 1))
+            for step in steps
+        ]
+        own = np.searchsorted(every, ids)
+        weight = share * context_weight(found.lengths[own])
+        return Surroundings(
+            window_scores(found, own, places, weight), 1 - (1 - MEANING) * share, legs
+        )
+
+    def _beside(self, ids: Sequence[int]) -> dict[int, Beside]:
+        rows = self.sql.execute(_LINKS, (json.dumps(list(ids)),))
+        return {id: (before, after) for id, before, after in rows}
+
+    def _said(self, ids: Sequence[int]) -> dict[int, Said]:
+        rows = self.sql.execute(_SAID, (_HEAD, json.dumps(list(ids))))
+        return {id: Said.of(*row) for id, *row in rows}
+
+    def _steps(self, ids: Sequence[int], beside: Mapping[int, Beside]) -> list[list[Beside]]:
+        """The memories one, two and three steps before and after each."""
+        known = dict(beside)
+        steps = [[known[id] for id in ids]]
+        while len(steps) < len(NEAR):
+            last = {id for each in steps[-1] for id in each if id is not None}
+            known |= self._beside(sorted(last - known.keys()))
+            steps.append(
+                [
+                    (known[before][0] if before else None, known[after][1] if after else None)
+                    for before, after in steps[-1]
+                ]
+            )
+        return steps
+
+    def _legs(self, said: Sequence[Said]) -> list[tuple[Numbers, float]]:
+        """Whether each was said by whom the question names, and then."""
+        legs = []
+        words = {part for word in self.words for part in _WORD.findall(word)}
+        named = np.array([_is_named(each.speaker, words) for each in said], np.float64)
+        if named.any():
+            legs.append((named, SPEAKER))
+        if self.period is not None:
+            days = [each.day for each in said]
+            near = np.array([self.period.closeness(day) if day else 0.0 for day in days])
+            if near.any():
+                legs.append((near, TIME))
+        return legs
+
+
+def turn_taking(beside: Mapping[int, Beside], said: Mapping[int, Said]) -> float:
+    """The share of memories, 0 to 1, before or after which somebody else speaks."""
+    turns = [
+        any(id is not None and said[id].by != said[own].by for id in each)
+        for own, each in beside.items()
+    ]
+    return sum(turns) / len(turns) if turns else 0.0
+
+
+def context_weight(lengths: Numbers) -> float:
+    """How much neighbours count, 0 to 1, for candidates of these lengths."""
+    return float(np.sqrt(SHORT / max(SHORT, lengths.mean()))) if len(lengths) else 1.0
+
+
+def window_scores(
+    found: Occurrences, own: Places, steps: Sequence[tuple[Places, ...]], weight: float
+) -> Numbers:
+    """The BM25 of rows (`own`: their places) with the rows beside them, which count by `weight`.
+
+    `steps` has the places of those before and after each at every distance, -1 for none. Terms are
+    weighted by how many of the rows that may be found have them, by a formula that is never
+    negative: a thread may have few rows, and names in most of them.
+    """
+    counts, lengths = found.counts[:, own], found.lengths[own]
+    usual = 1.0
+    for near, sides in zip(NEAR, steps, strict=True):
+        usual += len(sides) * near * weight
+        for places in sides:
+            there = places >= 0
+            counts = counts + near * weight * np.where(there, found.counts[:, places], 0.0)
+            lengths = lengths + near * weight * np.where(there, found.lengths[places], 0.0)
+    norms = K1 * (1 - B + B * lengths / (usual * found.average))
+    rare = np.maximum(found.rows - found.frequencies, 0) + 0.5
+    idf = np.log1p(rare / (found.frequencies + 0.5))
+    scores: Numbers = (idf[:, None] * counts * (K1 + 1) / (counts + norms)).sum(axis=0)
+    return scores
+
+
+def _places(every: NDArray[np.int64], ids: Sequence[int | None]) -> Places:
+    """The places of ids among ascending ones, -1 for None."""
+    found = np.array([-1 if id is None else id for id in ids], np.int64)
+    return np.where(found < 0, -1, np.searchsorted(every, found))
+
+
+def _is_named(speaker: str, words: set[str]) -> bool:
+    return any(part in words for part in _WORD.findall(speaker.casefold()))
