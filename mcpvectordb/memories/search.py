@@ -21,7 +21,7 @@ from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import OwnerRetriever
 from mcpvectordb.ranking.ranker import (
     NO_WORDS,
-    Around,
+    Neighbourhood,
     Question,
     Ranking,
     Recency,
@@ -137,7 +137,7 @@ class MemorySearch:
             words.narrowed(allowed),
             embedding,
             newest=True,
-            around=words.around(allowed.memories),
+            near=words.conversations(allowed),
         )
         weigh = partial(_weights, sql)
         if question.fusion == "convex":
@@ -253,19 +253,21 @@ class _Words:
         )
         return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
-    def around(self, allowed: Allowed) -> Around | None:
+    def conversations(self, which: MemoryFilter) -> Neighbourhood | None:
         """What surrounds memories, by the words of the question and the names and times in it.
 
         None for words that are to be found exactly as a parser reads them.
         """
         if self._parsed or not self.any:
             return None
+        exact = self.query.required or self.query.excluded
         return Conversations(
             self._sql,
-            lambda ids: self._keyword.occurrences(self._sql, self.query, ids, allowed),
             self.query.content_words,
             self._period,
-        ).around
+            None if exact else which,
+            lambda ids: self._keyword.occurrences(self._sql, self.query, ids, which.memories),
+        )
 
     def narrowed(self, which: MemoryFilter) -> Allowed:
         """The chunks of the memories that quoted phrases and exclusions allow."""

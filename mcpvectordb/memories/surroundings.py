@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb import dates
 from mcpvectordb.index.keyword import Occurrences
-from mcpvectordb.memories.rows import decoded
+from mcpvectordb.memories.rows import MemoryFilter, decoded
 from mcpvectordb.ranking.ranker import Surroundings
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
     Places = NDArray[np.int64]
 
-NEAR = (0.5, 0.3, 0.2)  # what an occurrence one, two or three turns away counts
+NEAR = (0.5, 0.35, 0.25, 0.15)  # what an occurrence one, two … turns away counts
 # Turns longer than this need their neighbours less: they count by the root of the ratio.
 SHORT = 36  # tokens: a sentence or two
 MEANING = 0.7  # of the usual weight of meaning, where words see a whole conversation
-SPEAKER, TIME = 0.08, 0.2  # weights of who and when, where a question names them
+SPEAKER, TIME = 0.07, 0.2  # weights of who and when, where a question names them
 _SPEAKER_KEYS = ("speaker", "author", "sender", "from", "name", "user", "role")
 _HEAD = 100  # characters of a text in which its speaker and day are looked for
 _COLON = re.compile(r"(?: ?[(\[][^()\[\]]*[)\]])?[*_]*:[*_]*\s")  # (8 May 2023): after a name
@@ -107,82 +106,96 @@ def speaker(head: str) -> str:
     return found["name"] if found else ""
 
 
-@dataclass(frozen=True, slots=True)
 class Conversations:
-    """The threads of a file, as the candidates of one question are seen in them.
+    """The threads of a file around the candidates of one question; see `ranker.Neighbourhood`.
 
-    sql      the transaction
-    count    how often some memories have each word of the question
     words    the content words of the question, in lower case
     period   the time that it names
+    which    the memories that may be found
+    count    how often some memories have each word of the question
     """
 
-    sql: Sql
-    count: Callable[[NDArray[np.int64]], Occurrences]
-    words: Sequence[str]
-    period: dates.SpokenPeriod | None
+    def __init__(
+        self,
+        sql: Sql,
+        words: Sequence[str],
+        period: dates.SpokenPeriod | None,
+        which: MemoryFilter | None,
+        count: Callable[[NDArray[np.int64]], Occurrences],
+    ) -> None:
+        self._sql, self._period, self._which, self._count = sql, period, which, count
+        self._words = {part for word in words for part in _WORD.findall(word)}
+        self._links: dict[int, Beside] = {}
+        self._known: dict[int, Said] = {}
+
+    def beside(self, ids: Sequence[int]) -> list[int]:
+        """The turns before and after these, as far as they may be found, too."""
+        if self._which is None or not self._turn_taking(ids):
+            return []
+        near = {id for own in ids for id in self._links[own] if id is not None} - {*ids}
+        rows = self._sql.execute(
+            "SELECT x.id FROM contexts x WHERE x.id IN (SELECT value FROM json_each(?)) "
+            f"AND {self._which.condition}",
+            (json.dumps(sorted(near)), *self._which.bindings),
+        )
+        return [id for (id,) in rows]
 
     def around(self, ids: NDArray[np.int64]) -> Surroundings | None:
         """What surrounds these candidates, None if nothing does; ids ascend."""
-        beside = self._beside(ids.tolist())
-        near = {id for each in beside.values() for id in each if id is not None}
-        said = self._said(sorted({*ids.tolist(), *near}))
-        legs = self._legs([said[id] for id in ids.tolist()])
-        share = turn_taking(beside, said)
-        if not share and not legs:
-            return None
+        own = ids.tolist()
+        share = self._turn_taking(own)
+        legs = self._legs([self._known[id] for id in own])
         if not share:
-            return Surroundings(None, 1.0, legs)
-        steps = self._steps(ids.tolist(), beside)
-        every = np.unique([id for step in steps for each in step for id in each if id is not None])
-        every = np.union1d(every, ids).astype(np.int64)
-        found = self.count(every)
-        places = [
-            tuple(_places(every, [each[side] for each in step]) for side in (0, 1))
-            for step in steps
-        ]
-        own = np.searchsorted(every, ids)
-        weight = share * context_weight(found.lengths[own])
-        return Surroundings(
-            window_scores(found, own, places, weight), 1 - (1 - MEANING) * share, legs
-        )
+            return Surroundings(None, 1.0, legs) if legs else None
+        steps = self._steps(own)
+        every = np.unique([*own, *(id for step in steps for side in step for id in side if id > 0)])
+        found = self._count(every)
+        places = [[_places(every, side) for side in step] for step in steps]
+        own_places = np.searchsorted(every, ids)
+        weight = share * context_weight(found.lengths[own_places])
+        words = window_scores(found, own_places, places, weight)
+        return Surroundings(words, 1 - (1 - MEANING) * share, legs)
 
-    def _beside(self, ids: Sequence[int]) -> dict[int, Beside]:
-        rows = self.sql.execute(_LINKS, (json.dumps(list(ids)),))
-        return {id: (before, after) for id, before, after in rows}
+    def _turn_taking(self, ids: Sequence[int]) -> float:
+        """`turn_taking` of these memories, of which all that it needs is then known."""
+        self._link(ids)
+        beside = {id: self._links[id] for id in ids}
+        asked = {*ids, *(id for each in beside.values() for id in each if id is not None)}
+        rows = self._sql.execute(_SAID, (_HEAD, json.dumps(sorted(asked - self._known.keys()))))
+        self._known |= {id: Said.of(*row) for id, *row in rows}
+        return turn_taking(beside, self._known)
 
-    def _said(self, ids: Sequence[int]) -> dict[int, Said]:
-        rows = self.sql.execute(_SAID, (_HEAD, json.dumps(list(ids))))
-        return {id: Said.of(*row) for id, *row in rows}
+    def _link(self, ids: Iterable[int]) -> None:
+        new = sorted({*ids} - self._links.keys())
+        rows = self._sql.execute(_LINKS, (json.dumps(new),)) if new else ()
+        self._links |= {id: (before, after) for id, before, after in rows}
 
-    def _steps(self, ids: Sequence[int], beside: Mapping[int, Beside]) -> list[list[Beside]]:
-        """The memories one, two and three steps before and after each."""
-        known = dict(beside)
-        steps = [[known[id] for id in ids]]
-        while len(steps) < len(NEAR):
-            last = {id for each in steps[-1] for id in each if id is not None}
-            known |= self._beside(sorted(last - known.keys()))
-            steps.append(
-                [
-                    (known[before][0] if before else None, known[after][1] if after else None)
-                    for before, after in steps[-1]
-                ]
-            )
+    def _steps(self, ids: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+        """The memories one, two … steps before and after each of these, 0 for none."""
+        before, after = list(ids), list(ids)
+        steps = []
+        for _ in NEAR:
+            self._link(id for id in (*before, *after) if id)
+            before = [(self._links[id][0] or 0) if id else 0 for id in before]
+            after = [(self._links[id][1] or 0) if id else 0 for id in after]
+            steps.append((before, after))
         return steps
 
     def _legs(self, said: Sequence[Said]) -> list[tuple[Numbers, float]]:
         """Whether each was said by whom the question names, and then."""
         legs = []
-        words = {part for word in self.words for part in _WORD.findall(word)}
-        named = np.array([_is_named(each.speaker, words) for each in said], np.float64)
+        named = np.array([self._is_named(each.speaker) for each in said], np.float64)
         if named.any():
             legs.append((named, SPEAKER))
-        if self.period is not None:
+        if self._period is not None:
             days = [each.day for each in said]
-            near = np.array([self.period.closeness(day) if day else 0.0 for day in days])
+            near = np.array([self._period.closeness(day) if day else 0.0 for day in days])
             if near.any():
                 legs.append((near, TIME))
         return legs
+
+    def _is_named(self, speaker: str) -> bool:
+        return any(part in self._words for part in _WORD.findall(speaker.casefold()))
 
 
 def turn_taking(beside: Mapping[int, Beside], said: Mapping[int, Said]) -> float:
@@ -200,7 +213,7 @@ def context_weight(lengths: Numbers) -> float:
 
 
 def window_scores(
-    found: Occurrences, own: Places, steps: Sequence[tuple[Places, ...]], weight: float
+    found: Occurrences, own: Places, steps: Sequence[Sequence[Places]], weight: float
 ) -> Numbers:
     """The BM25 of rows (`own`: their places) with the rows beside them, which count by `weight`.
 
@@ -223,11 +236,7 @@ def window_scores(
     return scores
 
 
-def _places(every: NDArray[np.int64], ids: Sequence[int | None]) -> Places:
-    """The places of ids among ascending ones, -1 for None."""
-    found = np.array([-1 if id is None else id for id in ids], np.int64)
-    return np.where(found < 0, -1, np.searchsorted(every, found))
-
-
-def _is_named(speaker: str, words: set[str]) -> bool:
-    return any(part in words for part in _WORD.findall(speaker.casefold()))
+def _places(every: NDArray[np.int64], ids: Sequence[int]) -> Places:
+    """The places of ids among ascending ones, -1 for 0."""
+    found = np.array(ids, np.int64)
+    return np.where(found > 0, np.searchsorted(every, found), -1)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 import apsw
 
@@ -328,8 +328,14 @@ class Surroundings:
     legs: Sequence[tuple[Numbers, float]]
 
 
-Around = Callable[["NDArray[np.int64]"], Surroundings | None]
-"""From candidates, whose ids ascend, to what surrounds them; None if nothing does."""
+class Neighbourhood(Protocol):
+    """Says what surrounds candidates. It is asked about the first tier only (`tiers`)."""
+
+    def beside(self, ids: Sequence[int]) -> Sequence[int]:
+        """What stands beside candidates and may be found, too."""
+
+    def around(self, ids: NDArray[np.int64]) -> Surroundings | None:
+        """What surrounds candidates, whose ids ascend; None if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +346,7 @@ class Retrievers:
     meaning  the retriever by meaning, or the reason why there is none
     allowed  what meaning may find
     newest   whether the later of two equal candidates comes first
-    around   says what surrounds candidates, where anything may
+    near     says what surrounds candidates, where anything may
     """
 
     sql: Sql
@@ -350,7 +356,7 @@ class Retrievers:
     allowed: Allowed
     embedding: QueryEmbedding | str
     newest: bool = False
-    around: Around | None = None
+    near: Neighbourhood | None = None
 
     def ranking(self, question: Question) -> Ranking:
         """A ranking without rows, and with the judge of its results' relevance."""
@@ -389,7 +395,10 @@ class Retrievers:
         )
         tier = tiers([list(text), list(near)])
         if ranking.meaning is not None and "text" in ranking.found:
-            text |= ranking.matched.scores([id for id in near if id not in text])
+            if self.near is not None:
+                beside = self.near.beside([id for id, depth in tier.items() if depth == 0])
+                tier |= dict.fromkeys(beside, 0)
+            text |= ranking.matched.scores([id for id in tier if id not in text])
             fused = self._fused(ranking, ranking.meaning, text, tier)
         else:
             fused = [(id, ranking.alone(score)) for id, score in (text or near).items()]
@@ -434,9 +443,8 @@ class Retrievers:
         cosines = meaning.cosines(ids)
         own, provisional = self._weights(ranking.matched.code_share)
         weight = np.where(meaning.provisional(ids), provisional, own)
-        # What surrounds candidates is looked up for the first tier only, however many are wanted.
         first = depths == 0
-        known = self.around(ids[first]) if self.around is not None and first.any() else None
+        known = self.near.around(ids[first]) if self.near is not None and first.any() else None
         further: list[tuple[Numbers, float]] = []
         if known is not None:
             bm25[first] = bm25[first] if known.words is None else known.words

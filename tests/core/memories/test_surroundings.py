@@ -248,9 +248,9 @@ def test_the_nearer_of_two_neighbours_counts_more() -> None:
     scores = [
         float(
             window_scores(
-                rows, np.array([0]), [near if at == place else none for at in range(3)], 1.0
+                rows, np.array([0]), [near if at == place else none for at in range(len(NEAR))], 1.0
             )[0]
         )
-        for place in range(3)
+        for place in range(len(NEAR))
     ]
-    assert scores == sorted(scores, reverse=True) and scores[2] > 0
+    assert scores == sorted(scores, reverse=True) and scores[-1] > 0
