@@ -4,12 +4,14 @@ FILE has the published layout of LoCoMo: a JSON list of conversations, each with
 turns (`session_1`, `session_1_date_time`; a turn has `speaker`, `dia_id` and `text`) and questions
 (`qa`) with the ids of the turns that answer them (`evidence`) and a `category`. Every turn becomes
 a memory, its date before it, and every question a search of the surface desk in the thread of its
-conversation. Measured is which share of the evidence is among the first hits.
+conversation. Measured is which share of the evidence is among the first hits, and nDCG@10; the mean
+of the categories counts each the same, as the leaderboard LMEB does.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 from collections import defaultdict
@@ -62,6 +64,15 @@ class Recalled(NamedTuple):
 
     category: str
     questions: int
+    ndcg: float
+    recall: tuple[float, ...]
+    mrr: float
+
+
+class Grade(NamedTuple):
+    """How well one question was answered; see `Recalled`."""
+
+    ndcg: float
     recall: tuple[float, ...]
     mrr: float
 
@@ -104,7 +115,7 @@ def _told(turn: dict[str, Any], date: str) -> str:
 
 def measure(conversations: Sequence[Conversation], path: Path) -> Iterator[Recalled]:
     """The figures of each category, and of all questions that have an answer."""
-    ranks: dict[str, list[tuple[tuple[float, ...], float]]] = defaultdict(list)
+    grades: dict[str, list[Grade]] = defaultdict(list)
     with Database(path) as db:
         for number, each in enumerate(conversations, 1):
             say(f"{number} of {len(conversations)}: {each.name}, {len(each.turns):,} turns")
@@ -114,12 +125,20 @@ def measure(conversations: Sequence[Conversation], path: Path) -> Iterator[Recal
                     question.text, limit=max(DEPTHS), kind="memories", thread=each.name
                 )
                 found = [ids[hit.item.id] for hit in hits]
-                ranks[question.category].append(_graded(found, question.evidence))
-    answered = [each for name, some in ranks.items() if name != CATEGORIES[5] for each in some]
-    for category, some in [*sorted(ranks.items()), ("all with an answer", answered)]:
-        if some:
-            recall = tuple(fmean(each[0][place] for each in some) for place in range(len(DEPTHS)))
-            yield Recalled(category, len(some), recall, fmean(each[1] for each in some))
+                grades[question.category].append(_graded(found, question.evidence))
+    categories = [_mean(name, len(some), some) for name, some in sorted(grades.items())]
+    yield from categories
+    answered = [each for name, some in grades.items() if name != CATEGORIES[5] for each in some]
+    if answered:
+        yield _mean("all with an answer", len(answered), answered)
+    if categories:
+        yield _mean("mean of the categories", sum(map(len, grades.values())), categories)
+
+
+def _mean(name: str, questions: int, some: Sequence[Grade | Recalled]) -> Recalled:
+    recall = tuple(fmean(each.recall[place] for each in some) for place in range(len(DEPTHS)))
+    ndcg, mrr = (fmean(values) for values in zip(*((e.ndcg, e.mrr) for e in some), strict=True))
+    return Recalled(name, questions, ndcg, recall, mrr)
 
 
 def _remember(db: Database, conversation: Conversation) -> dict[int, str]:
@@ -136,11 +155,13 @@ def _remember(db: Database, conversation: Conversation) -> dict[int, str]:
     }
 
 
-def _graded(found: Sequence[str], evidence: frozenset[str]) -> tuple[tuple[float, ...], float]:
-    """The share of the evidence within each depth, and the reciprocal rank of the first of it."""
+def _graded(found: Sequence[str], evidence: frozenset[str]) -> Grade:
+    """How well hits, best first, cover the evidence."""
     recall = tuple(len(evidence & set(found[:depth])) / len(evidence) for depth in DEPTHS)
-    first = next((rank for rank, id in enumerate(found, 1) if id in evidence), None)
-    return recall, 1 / first if first else 0.0
+    ranks = [rank for rank, id in enumerate(found, 1) if id in evidence]
+    best = range(1, min(len(evidence), max(DEPTHS)) + 1)
+    gain, ideal = (sum(1 / math.log2(rank + 1) for rank in some) for some in (ranks, best))
+    return Grade(gain / ideal, recall, 1 / ranks[0] if ranks else 0.0)
 
 
 def run(path: Path, *, as_json: bool) -> None:
@@ -152,6 +173,7 @@ def run(path: Path, *, as_json: bool) -> None:
             {
                 "questions about": each.category,
                 "number": each.questions,
+                "nDCG@10": each.ndcg,
                 **{
                     f"recall@{depth}": share
                     for depth, share in zip(DEPTHS, each.recall, strict=True)

@@ -78,6 +78,7 @@ def test_the_evidence_is_found_again(data: Path, tmp_path: Path) -> None:
         "several sessions",
         "without an answer",
         "all with an answer",
+        "mean of the categories",
     }
     every = outcomes["all with an answer"]
     assert every.questions == 4
