@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index.resident import (
+    EVERYTHING,
     Allowed,
     Ranked,
     ResidentEntries,
@@ -88,7 +89,7 @@ class KeywordIndex:
         weight: int = TITLE_WEIGHT,
         newest: bool = False,
     ) -> None:
-        self._words, self._chunks, self._weight = words, chunks, weight
+        self._words, self._chunks = words, chunks
         self._bm25, self._ties = f"bm25({words}, {weight})", "DESC" if newest else "ASC"
         self._kept, self._memory = memory is not None, memory or ResidentEntries(0)
         self._tuning = self._memory.tuning
@@ -184,34 +185,25 @@ class KeywordIndex:
     def occurrences(
         self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
     ) -> Occurrences:
-        """How often rows have the terms of a query; `ids` ascend."""
+        """How often rows have the terms of a query; `ids` ascend. No term has a title's weight."""
         rows, tokens = fts5.totals(sql, self._words)
-        inside = np.sort(allowed.ids(sql)) if allowed.select else None
         terms = (*query.phrases, *query.terms, *query.spellings)
-        found = {term: self._counts(sql, term) for term in dict.fromkeys(terms)}
-        counts, frequencies = np.zeros((len(terms), len(ids))), np.zeros(len(terms))
-        for line, term in enumerate(terms):
-            having, numbers = found[term]
-            known = np.isin(having, ids)
-            counts[line, np.searchsorted(ids, having[known])] = numbers[known]
-            allowed_rows = having if inside is None else np.intersect1d(having, inside)
-            frequencies[line] = len(allowed_rows)
+        found = {
+            term: (
+                fts5.counts_in(sql, self._words, term, ids.tolist()),
+                self.frequency(sql, term, within=allowed),
+            )
+            for term in dict.fromkeys(terms)
+        }
         lengths = fts5.lengths_of(sql, self._words, ids.tolist())
+        count = f"SELECT count(*) FROM ({allowed.select})"
         return Occurrences(
-            counts,
-            np.array([lengths.get(id, 0) for id in ids.tolist()], np.float64),
+            np.array([[found[term][0].get(id, 0) for id in ids.tolist()] for term in terms], float),
+            np.array([lengths.get(id, 0) for id in ids.tolist()], float),
             tokens / rows if tokens else 1.0,
-            frequencies,
-            rows if inside is None else len(inside),
+            np.array([found[term][1] for term in terms], float),
+            sql.execute(count, allowed.bindings).get if allowed.select else rows,
         )
-
-    def _counts(self, sql: Sql, term: str) -> fts5.Counts:
-        """The rows that have a term, and how often."""
-        how = fts5.UNSTEMMED if self._words == SPELLINGS else fts5.TOKENIZER
-        token = fts5.single_token(sql, term, how)
-        if token is None:
-            return fts5.counts(sql, self._words, term, self._weight)
-        return fts5.token_counts(sql, self._words, token, self._weight)
 
     def _frequencies(self, sql: Sql, query: Query) -> dict[str, int]:
         """The number of chunks that have each term and phrase of a query."""
@@ -220,10 +212,14 @@ class KeywordIndex:
             for term in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
-    def frequency(self, sql: Sql, expression: str, most: int = -1) -> int:
+    def frequency(
+        self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
+    ) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
-        rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? LIMIT ?"
-        return int(sql.execute(f"SELECT count(*) FROM ({rows})", (expression, most)).get)
+        inside = f"AND +rowid IN ({within.select}) " if within.select else ""
+        rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? {inside}LIMIT ?"
+        bindings = (expression, *within.bindings, most)
+        return int(sql.execute(f"SELECT count(*) FROM ({rows})", bindings).get)
 
     def each(
         self, sql: Sql, expression: str, weights: Sequence[float], owners: Allowed

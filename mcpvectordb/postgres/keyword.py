@@ -22,11 +22,11 @@ from mcpvectordb.index.keyword import (
     MemoryFulltext,
     Occurrences,
 )
-from mcpvectordb.index.resident import Allowed, Ranked
+from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
 from mcpvectordb.postgres.connection import Session
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
-from mcpvectordb.storage.fts5 import TOKENIZER, UNSTEMMED
+from mcpvectordb.storage.fts5 import TOKENIZER
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.query import K1, MIN_IDF, B, Query, full_score
 from mcpvectordb.text.tokens import index_text
@@ -95,7 +95,6 @@ class PostgresKeywordIndex(KeywordIndex):
     ) -> Occurrences:
         """How often rows have the terms of a query; `ids` ascend."""
         origins, listed = searched(sql, allowed), chosen(sql, allowed, self._listed_rows)
-        within = f"WHERE item IN ({listed.select})" if listed.select else ""
         terms = (*query.phrases, *query.terms, *query.spellings)
         places = {id: place for place, id in enumerate(ids.tolist())}
         counts, frequencies = np.zeros((len(terms), len(ids))), np.zeros(len(terms))
@@ -106,10 +105,7 @@ class PostgresKeywordIndex(KeywordIndex):
                 (*found.bindings, ids.tolist()),
             ):
                 counts[line, places[item]] = weight
-            frequencies[line] = sql.execute(
-                f"SELECT count(*) FROM ({found.sql}) AS f {within}",
-                (*found.bindings, *listed.bindings),
-            ).get
+            frequencies[line] = self.frequency(sql, term, within=allowed)
         items, average = sql.execute(_TOTALS, (self._tables.shelf, origins)).get
         if listed.select:
             among = f"SELECT count(*) FROM ({listed.select}) AS chosen"
@@ -130,12 +126,17 @@ class PostgresKeywordIndex(KeywordIndex):
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Nothing is kept here: the server has its own memory."""
 
-    def frequency(self, sql: Sql, expression: str, most: int = -1) -> int:
+    def frequency(
+        self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
+    ) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
-        found = matching(self._tables, self._parsed(expression), searched(sql, Allowed()))
+        found = matching(self._tables, self._parsed(expression), searched(sql, within))
+        listed = chosen(sql, within, self._listed_rows)
+        inside = f"WHERE item IN ({listed.select})" if listed.select else ""
         limit = "" if most < 0 else f"LIMIT {most}"
-        statement = f"SELECT count(*) FROM ({found.sql} {limit}) AS found"
-        return int(sql.execute(statement, found.bindings).get)
+        rows = f"SELECT item FROM ({found.sql}) AS matching {inside} {limit}"
+        statement = f"SELECT count(*) FROM ({rows}) AS found"
+        return int(sql.execute(statement, (*found.bindings, *listed.bindings)).get)
 
     def each(
         self, sql: Sql, expression: str, weights: Sequence[float], owners: Allowed
@@ -283,6 +284,7 @@ def is_list(allowed: Allowed) -> bool:
 LONGEST_TERM = 255  # bytes: a B-tree has room for 2,704 together with the other columns
 KEPT_CHARACTERS = 50  # of a longer one, for searches by its beginning
 FTS5_LONGEST = 32_768  # bytes of a token that FTS5 keeps
+_UNSTEMMED = ("unicode61", ["remove_diacritics", "2"])
 
 
 class Tokenizer:
@@ -290,7 +292,7 @@ class Tokenizer:
 
     def __init__(self, *, stemmed: bool = True) -> None:
         self._connection = apsw.Connection(":memory:")  # which the tokenizer lives in
-        self._tokenize = self._connection.fts5_tokenizer(*(TOKENIZER if stemmed else UNSTEMMED))
+        self._tokenize = self._connection.fts5_tokenizer(*(TOKENIZER if stemmed else _UNSTEMMED))
 
     def terms(self, text: str) -> list[str]:
         """The terms of a text that was prepared for the index, in their order."""

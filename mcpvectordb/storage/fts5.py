@@ -21,11 +21,7 @@ from mcpvectordb.storage.lazy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Tokenizer = tuple[str, list[str]]
-"""The name of a tokenizer of FTS5 and its arguments."""
-
-UNSTEMMED: Tokenizer = ("unicode61", ["remove_diacritics", "2"])
-TOKENIZER: Tokenizer = ("porter", [UNSTEMMED[0], *UNSTEMMED[1]])
+TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
 
 _AVERAGES = 1  # the row of T_data with the number of rows and of each column's tokens
 _TOMBSTONES = 1 << 53  # rows of T_data from here on are pages of deleted ids
@@ -113,6 +109,17 @@ def token_counts(sql: Sql, table: str, token: str, title_weight: int) -> Counts:
     return each[first], np.add.reduceat(np.fromstring(weights, np.int64, sep=","), first)
 
 
+def counts_in(sql: Sql, table: str, expression: str, ids: Iterable[int]) -> dict[int, int]:
+    """How often each of these rows has a phrase, of those that have it."""
+    # The plus sign keeps SQLite from running the whole MATCH again for every single id.
+    rows = sql.execute(
+        f"SELECT rowid, occurrences({table}, 1) FROM {table} WHERE {table} MATCH ? "
+        "AND +rowid IN (SELECT value FROM json_each(?))",
+        (expression, json.dumps(list(ids))),
+    )
+    return dict(rows)
+
+
 def lengths_of(sql: Sql, table: str, ids: Iterable[int]) -> dict[int, int]:
     """How many tokens each of these rows has, of those that exist."""
     rows = sql.execute(
@@ -122,12 +129,12 @@ def lengths_of(sql: Sql, table: str, ids: Iterable[int]) -> dict[int, int]:
     return {id: sum(varints(size)) for id, size in rows}
 
 
-def single_token(sql: Sql, expression: str, how: Tokenizer = TOKENIZER) -> str | None:
+def single_token(sql: Sql, expression: str) -> str | None:
     """The token that an expression stands for; None for a prefix or for several tokens."""
     if not expression.endswith('"'):
         return None
     text = expression[1:-1].replace('""', '"').encode()
-    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*how)
+    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*TOKENIZER)
     found: list[Any] = list(tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False))
     return str(found[0][0]) if len(found) == 1 else None
 
