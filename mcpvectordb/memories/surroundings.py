@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +41,7 @@ NEAR = (0.5, 0.35, 0.25, 0.15)  # what an occurrence one, two … turns away cou
 # Turns longer than this need their neighbours less: they count by the root of the ratio.
 SHORT = 36  # tokens: a sentence or two
 MEANING = 0.7  # of the usual weight of meaning, where words see a whole conversation
+RARELY = 100  # who speaks has said more than one of so many memories
 SPEAKER, TIME = 0.07, 0.2  # weights of who and when, where a question names them
 _SPEAKER_KEYS = ("speaker", "author", "sender", "from", "name", "user", "role")
 _HEAD = 100  # characters of a text in which its speaker and day are looked for
@@ -199,10 +201,17 @@ class Conversations:
 
 
 def turn_taking(beside: Mapping[int, Beside], said: Mapping[int, Said]) -> float:
-    """The share of memories, 0 to 1, before or after which somebody else speaks."""
+    """The share of memories, 0 to 1, before or after which somebody else speaks.
+
+    Somebody who speaks speaks again: what stands before a colon only once in a while is no name.
+    """
+    counts = Counter(each.by for each in said.values())
+    least = max(2, len(said) // RARELY)
+    by = {
+        id: each.by if counts[each.by] >= least else (each.source, "") for id, each in said.items()
+    }
     turns = [
-        any(id is not None and said[id].by != said[own].by for id in each)
-        for own, each in beside.items()
+        any(id is not None and by[id] != by[own] for id in each) for own, each in beside.items()
     ]
     return sum(turns) / len(turns) if turns else 0.0
 

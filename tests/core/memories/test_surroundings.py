@@ -210,10 +210,16 @@ def test_a_day_is_that_of_metadata_or_text_or_of_storing(
 
 
 def test_turns_are_taken_where_another_speaks_before_or_after() -> None:
-    said = {id: Said("user", name, ()) for id, name in enumerate(["Ann", "Ben", "Ben", "Ben"])}
-    beside = {0: (None, 1), 1: (0, 2), 2: (1, 3), 3: (2, None)}
-    assert turn_taking(beside, said) == 0.5
+    names = ["Ann", "Ben", "Ben", "Ben", "Ben", "Ann"]
+    said = {id: Said("user", name, ()) for id, name in enumerate(names)}
+    beside = {id: (id - 1 if id else None, id + 1 if id < 5 else None) for id in said}
+    assert turn_taking(beside, said) == 4 / 6
     assert turn_taking({}, {}) == 0.0
+
+
+def test_what_stands_before_a_colon_once_is_nobody() -> None:
+    said = {id: Said("user", f"title {id}", ()) for id in range(3)}
+    assert turn_taking({0: (None, 1), 1: (0, 2), 2: (1, None)}, said) == 0.0
 
 
 def test_long_turns_need_their_neighbours_less() -> None:
