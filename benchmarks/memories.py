@@ -166,7 +166,7 @@ def ingest(db: Database, size: int) -> None:
 
 def browse(db: Database, key: str, value: str) -> int:
     """The first page of the entries that have this value."""
-    found = len(db.memories.browse(where={f"metadata.{key}": value}))
+    found = len(db.memories.browse(where={f"metadata.{key}": value}, limit=PER_VALUE))
     assert found == PER_VALUE
     return found
 
