@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 
+from mcpvectordb import dates
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index.chunks import QueryEmbedding
 from mcpvectordb.index.encoder import NO_WORDS
@@ -15,9 +17,18 @@ from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
+from mcpvectordb.memories.surroundings import Conversations
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import OwnerRetriever
-from mcpvectordb.ranking.ranker import Question, Ranking, Recency, Retrievers, Row, rrf
+from mcpvectordb.ranking.ranker import (
+    Neighbourhood,
+    Question,
+    Ranking,
+    Recency,
+    Retrievers,
+    Row,
+    rrf,
+)
 from mcpvectordb.ranking.snippets import Snippets, highlight
 from mcpvectordb.records import Hit, Results, Scores
 from mcpvectordb.storage.dialect import Sql
@@ -53,8 +64,12 @@ PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryQuestion(Question):
-    """A question, how its words are read ("any" or the name of a parser), and what to return."""
+    """A question, how its words are read ("any" or the name of a parser), and what to return.
 
+    `today` is the day from which "two weeks ago" counts.
+    """
+
+    today: date
     words: str = "any"
     stemmed: bool = True
     images: bool = False
@@ -121,6 +136,7 @@ class MemorySearch:
             words.narrowed(allowed),
             embedding,
             newest=True,
+            near=words.conversations(allowed),
         )
         weigh = partial(_weights, sql)
         if question.fusion == "convex":
@@ -210,6 +226,7 @@ class _Words:
         self.stemmed, self._mode = question.stemmed, question.mode
         self._keyword = self._fulltext.stems if self.stemmed else self._fulltext.spellings
         self.query = parse_query(question.text)
+        self._period = dates.spoken_period(question.text, question.today)
         parse = PARSERS.get(question.words)
         self._parsed = parse(question.text) if parse else None
         self.terms: Sequence[Term] = () if self._parsed else self.query.marked
@@ -237,6 +254,22 @@ class _Words:
     def searched(self, which: MemoryFilter) -> int:
         """How many memories are searched."""
         return self._keyword.searched(self._sql, which.memories)
+
+    def conversations(self, which: MemoryFilter) -> Neighbourhood | None:
+        """What surrounds memories, by the words of the question and the names and times in it.
+
+        None for words that are to be found exactly as a parser reads them.
+        """
+        if self._parsed or not self.any:
+            return None
+        exact = self.query.required or self.query.excluded
+        return Conversations(
+            self._sql,
+            self.query.content_words,
+            self._period,
+            None if exact else which,
+            lambda ids: self._keyword.occurrences(self._sql, self.query, ids, which.memories),
+        )
 
     def narrowed(self, which: MemoryFilter) -> Allowed:
         """The chunks of the memories that quoted phrases and exclusions allow."""

@@ -304,6 +304,10 @@ class Memories:
                  changed last its score is halved
         which    the filters of `browse`; they apply before the ranking
 
+        Where different speakers take turns in a thread, a hybrid search (`words` "any", `fusion`
+        "convex") also counts the words around a memory, and a question that names a speaker or a
+        time prefers what was said by them, or then.
+
         A score is 0 to 1; hybrid scores compare with those of the same query only. `relevance`
         compares between queries: it is the probability that a judge would call a memory relevant,
         known where the search went by meaning; `verdict` is a sentence when nothing relevant was
@@ -312,15 +316,17 @@ class Memories:
         exist, their `note` says so.
         """
         english = self._config.language.casefold() == "english"
+        now = self._clock()
         asked = MemoryQuestion(
             text=storable(query, "query"),
+            today=now.date(),
             mode=mode,
             limit=limit,
             offset=offset,
             fusion=fusion,
             rrf_k=rrf_k,
             rerank=rerank,
-            recency=Recency.parse(newer, self._clock()),
+            recency=Recency.parse(newer, now),
             explain=explain,
             words=words,
             stemmed=english and words != "prefix",

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 import apsw
 
@@ -343,6 +343,30 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known of candidates by what surrounds them.
+
+    words    the BM25 of each together with its neighbours, None if it has none
+    meaning  the part of meaning's usual weight that is left beside such words
+    legs     further scores of each, 0 to 1, with the weight of each leg
+    """
+
+    words: Numbers | None
+    meaning: float
+    legs: Sequence[tuple[Numbers, float]]
+
+
+class Neighbourhood(Protocol):
+    """Says what surrounds candidates. It is asked about the first tier only (`tiers`)."""
+
+    def beside(self, ids: Sequence[int]) -> Sequence[int]:
+        """What stands beside candidates and may be found, too."""
+
+    def around(self, ids: NDArray[np.int64]) -> Surroundings | None:
+        """What surrounds candidates, whose ids ascend; None if nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retrievers:
     """What can find something for a query.
 
@@ -350,6 +374,7 @@ class Retrievers:
     meaning  the retriever by meaning, or the reason why there is none
     allowed  what meaning may find
     newest   whether the later of two equal candidates comes first
+    near     says what surrounds candidates, where anything may
     """
 
     sql: Sql
@@ -359,6 +384,7 @@ class Retrievers:
     allowed: Allowed
     embedding: QueryEmbedding | str
     newest: bool = False
+    near: Neighbourhood | None = None
 
     def ranking(self, question: Question) -> Ranking:
         """A ranking without rows, and with the judge of its results' relevance."""
@@ -397,7 +423,10 @@ class Retrievers:
         )
         tier = tiers([list(text), list(near)])
         if ranking.meaning is not None and "text" in ranking.found:
-            text |= ranking.matched.scores([id for id in near if id not in text])
+            if self.near is not None:
+                beside = self.near.beside([id for id, depth in tier.items() if depth == 0])
+                tier |= dict.fromkeys(beside, 0)
+            text |= ranking.matched.scores([id for id in tier if id not in text])
             both = {*ranking.first("text")} & {*ranking.first("vector")}
             fused = kept_high(self._fused(ranking, ranking.meaning, text, tier), both)
         else:
@@ -442,12 +471,23 @@ class Retrievers:
         cosines = meaning.cosines(ids)
         own, provisional = self._weights(ranking.matched.code_share)
         weight = np.where(meaning.provisional(ids), provisional, own)
-        spans = [TEXT_SPAN * max(text.values(), default=0.0), VECTOR_SPAN]
+        first = depths == 0
+        known = self.near.around(ids[first]) if self.near is not None and first.any() else None
+        further: list[tuple[Numbers, float]] = []
+        if known is not None:
+            bm25[first] = bm25[first] if known.words is None else known.words
+            weight = weight * known.meaning
+            for leg, part in known.legs:
+                whole = np.full(len(ids), np.nan)
+                whole[first] = leg
+                further.append((whole, part))
+        spans = [TEXT_SPAN * bm25.max(initial=0.0), VECTOR_SPAN, *(1.0 for _ in further)]
 
         def fused(cosines: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-            return fuse(
-                ids, [bm25, cosines], [1 - weight, weight], depths, spans, newest=self.newest
-            )
+            legs = [bm25, cosines, *(leg for leg, _ in further)]
+            weights: list[Numbers | float] = [1 - weight, weight]
+            weights += [part for _, part in further]
+            return fuse(ids, legs, weights, depths, spans, newest=self.newest)
 
         best = fused(cosines)[0][:FEEDBACK].tolist()
         found, scores = fused(meaning.cosines(ids, best))

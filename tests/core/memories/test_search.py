@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +325,7 @@ def test_without_a_cross_encoder_the_order_stays_and_the_reason_is_returned(
     ("wanted", "depth"), [(0, 0), (1, 4), (5, 20), (10, 40), (30, 40), (100, 100)]
 )
 def test_rerank_depth_is_four_times_the_wanted_but_limited(wanted: int, depth: int) -> None:
-    assert MemoryQuestion(text="", limit=wanted, rerank=True).depth == depth
+    assert MemoryQuestion(text="", today=date(2026, 1, 1), limit=wanted, rerank=True).depth == depth
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.lists(st.floats(0, 1), max_size=4))
