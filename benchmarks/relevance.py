@@ -192,18 +192,16 @@ def _hits(db: Database, mode: str, text: str, judged: dict[str, int]) -> Iterato
 def fit(found: Sequence[Asked], evidence: Sequence[str]) -> Weights:
     """The weights of some kinds of evidence."""
     clear = [each for each in found if each.right or each.foreign]
-    first = [each.hits[0] for each in clear]
+    known = [_columns(each.hits, evidence) for each in clear]
+    first = np.array([each[0] for each in known])
     for _ in range(3):  # the best hit of a query is the one with most evidence, by these weights
         against = _logistic(
-            _columns(first, evidence),
+            first,
             np.array([each.right for each in clear], float),
             _shares([(each.data, each.size, each.foreign) for each in clear]),
             ridge=1e-3,
         )
-        first = [
-            max(each.hits, key=lambda hit: float(_columns([hit], evidence)[0] @ against))
-            for each in clear
-        ]
+        first = np.array([each[np.argmax(each @ against)] for each in known])
     hits = [(each, rank, hit) for each in found for rank, hit in enumerate(each.hits, 1)]
     odds = _columns([hit for _, _, hit in hits], evidence) @ against
     logs = np.log([rank for _, rank, _ in hits])

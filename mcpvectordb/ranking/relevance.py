@@ -73,19 +73,19 @@ class Weights:
         )
 
 
-BY_WORDS = Weights(base=-5.48, words=7.6, passages=-0.39, rank=-0.69)
+BY_WORDS = Weights(base=-5.49, words=7.6, passages=-0.38, rank=-0.69)
 BY_READING = Weights(base=-1.25, reread=0.29)
 BY_MEANING = {
     "all-MiniLM-L6-v2": Weights(base=-3.7, cosine=10.11, passages=-0.61, rank=-0.59),
-    "bge-small-en-v1.5": Weights(base=-11.9, cosine=18.3, passages=-0.56, rank=-0.7),
-    "multilingual-e5-small": Weights(base=-43.6, cosine=52.0, passages=-0.61, rank=-0.74),
+    "bge-small-en-v1.5": Weights(base=-11.51, cosine=18.1, passages=-0.53, rank=-0.75),
+    "multilingual-e5-small": Weights(base=-43.22, cosine=51.86, passages=-0.59, rank=-0.77),
     "potion-base-8M": Weights(base=-4.6, cosine=12.0, passages=-0.6, rank=-0.65),
 }
 BY_BOTH = {
-    "all-MiniLM-L6-v2": Weights(base=-4.06, cosine=7.67, words=2.42, passages=-0.63, rank=-0.59),
-    "bge-small-en-v1.5": Weights(base=-10.48, cosine=14.24, words=2.3, passages=-0.57, rank=-0.66),
+    "all-MiniLM-L6-v2": Weights(base=-4.19, cosine=7.49, words=2.59, passages=-0.58, rank=-0.61),
+    "bge-small-en-v1.5": Weights(base=-10.43, cosine=13.88, words=2.49, passages=-0.54, rank=-0.66),
     "multilingual-e5-small": Weights(
-        base=-34.62, cosine=39.12, words=3.41, passages=-0.67, rank=-0.58
+        base=-34.26, cosine=38.59, words=3.49, passages=-0.65, rank=-0.59
     ),
     # By the cosines of sixteen questions and answers, on the scale of the others.
     "potion-base-8M": Weights(base=-4.9, cosine=10.0, words=2.65, passages=-0.64, rank=-0.67),
