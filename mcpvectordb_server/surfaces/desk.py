@@ -405,11 +405,6 @@ MOST_HITS = 100
 MOST_LINES = 200
 LONGEST_LINE = 200
 
-_KINDS: dict[str, Literal["documents", "memories"]] = {
-    "documents": "documents",
-    "memories": "memories",
-}
-
 
 def search(
     db: Database,
@@ -446,7 +441,7 @@ def search(
     room_of(budget)
     found = db.search(
         _query(query),
-        kind=_KINDS.get(kind),
+        kind=None if kind == "all" else kind,
         library=library or None,
         thread=thread or None,
         tags=tags or None,
@@ -474,7 +469,7 @@ def similar(
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
     given = locate(db, place)
-    found = db.similar(**given.names, kind=_KINDS.get(kind), limit=limit)
+    found = db.similar(**given.names, kind=None if kind == "all" else kind, limit=limit)
     why = found.reasons.get("vector", "")
     remarks = [f"Nothing can be compared with it: {why}."] if why else []
     return _hits(db, found, budget, remarks)
@@ -497,7 +492,7 @@ def grep(
         pattern,
         literal=literal,
         case_sensitive=not ignore_case,
-        kind=_KINDS.get(kind),
+        kind=None if kind == "all" else kind,
         library=library or None,
         thread=thread or None,
         limit=limit,

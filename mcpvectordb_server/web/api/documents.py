@@ -223,9 +223,7 @@ def folders(
 
 
 @shows(file_types=rows(name=str, documents=int))
-def file_types(
-    site: Site,
-) -> JsonReply:
+def file_types(site: Site) -> JsonReply:
     """The types of documents, to filter by, the most frequent first."""
     counts = site.db.documents.values("file_type")
     return {"file_types": [{"name": name, "documents": n} for name, n in counts.items()]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb_server.connections import LIMITS
+from mcpvectordb_server.connections import MAX_BODY
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
 from tests.server.web.support_web_server import TOKEN, Served
@@ -72,7 +72,7 @@ def test_a_body_of_another_type_is_refused(filled: Served) -> None:
 
 
 def test_a_body_that_is_too_long_is_refused_also_without_a_length(filled: Served) -> None:
-    body = b'{"query": "' + b"a" * LIMITS.max_body + b'"}'
+    body = b'{"query": "' + b"a" * MAX_BODY + b'"}'
     assert filled.ask("POST", "/api/search", body, JSON)[0] == 413
     head = (
         f"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1:{filled.port}\r\nAuthorization: Bearer "
@@ -82,7 +82,7 @@ def test_a_body_that_is_too_long_is_refused_also_without_a_length(filled: Served
     with socket.create_connection(("127.0.0.1", filled.port), timeout=20) as client:
         client.sendall(head.encode())
         try:
-            for _ in range(LIMITS.max_body // 2**20 + 8):
+            for _ in range(MAX_BODY // 2**20 + 8):
                 client.sendall(part)
         except OSError:
             pass  # it was answered and closed before everything was sent
