@@ -31,7 +31,7 @@ from mcpvectordb import (
     Stored,
     Updated,
 )
-from mcpvectordb_server.arguments import arguments_of, coerce, not_blank
+from mcpvectordb_server.arguments import arguments_of, coerce, listed_last, not_blank
 from mcpvectordb_server.replies import MAX_REPLY, Reply, failed, noted
 from mcpvectordb_server.shown import JsonReply, shows
 from mcpvectordb_server.surface import OVERWRITES, READS, STORES, Surface, Tool
@@ -415,6 +415,7 @@ class ThreadReply(TypedDict):
     last_id: int
 
 
+@listed_last("start_date end_date limit offset include_images explain_query")
 @shows(**_REFUSAL, results=list[EntryReply], count=int)
 def search_context(
     db: Database,
@@ -579,6 +580,7 @@ def semantic_search_context(
     return _answered(reply, found, ["semantic"], requested, *notes)
 
 
+@listed_last("highlight include_images explain_query")
 @shows(**_REFUSAL, query=str, mode=str, results=list[EntryReply], count=int, language=str)
 def fts_search_context(
     db: Database,

@@ -291,7 +291,13 @@ def _found(
         for hit, score in zip(found, scores, strict=True)
         if score >= least
     ]
-    reply = _listing(query, items, found)
+    head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
+    lines = [
+        f"{each['docid']} {each['score']:.0%} {each['file']} - {each['title']}" for each in items
+    ]
+    text = "\n".join([head, "", *lines]) if items else f'No results found for "{query}"'
+    note = found.verdict if items else found.note.replace("no library", "no collection")
+    reply = with_note(Reply(content=(Text(text=text),), structured={"results": items}), note)
     if mode == "hybrid":
         steps = {"steps": list(found.legs), "skipped": dict(found.reasons)}
         reply = replace(reply, structured={**(reply.structured or {}), **steps})
@@ -312,16 +318,6 @@ def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool) -> QmdRes
 
 def _rounded(score: float) -> float:
     return math.floor(100 * score + 0.5) / 100
-
-
-def _listing(query: str, items: list[QmdResult], found: Results[Chunk]) -> Reply:
-    head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
-    lines = [
-        f"{each['docid']} {each['score']:.0%} {each['file']} - {each['title']}" for each in items
-    ]
-    text = "\n".join([head, "", *lines]) if items else f'No results found for "{query}"'
-    note = found.verdict if items else found.note.replace("no library", "no collection")
-    return with_note(Reply(content=(Text(text=text),), structured={"results": items}), note)
 
 
 def _place(db: Database, name: str) -> Place:
