@@ -333,9 +333,9 @@ def status(
     if thread and kind == "documents":
         raise InvalidInput("documents are in no thread: give a library, or kind memories")
     if library or kind == "documents":
-        return _documents(db, library or None, offset)
+        return _listed(db, "documents", offset, library=library or None)
     if thread or kind == "memories":
-        return _memories(db, thread or None, offset)
+        return _listed(db, "memories", offset, thread=thread or None)
     stats = db.stats()
     libraries = db.documents.libraries()
     lines = [
@@ -364,39 +364,21 @@ def status(
 LISTED = 50  # documents or memories on a page
 
 
-def _documents(db: Database, library: str | None, offset: int) -> str:
-    """A page of the documents of a library, by path."""
-    found = db.documents.browse(library=library, sort="path", limit=LISTED, offset=offset)
-    lines = [
-        in_line(
-            f"{place_of(each)} · {cut(each.title, 60)} · {(each.modified or each.created_at)[:10]}"
-        )
-        for each in found
-    ]
-    why = "" if lines or offset else db.documents.why_empty(library=library)
-    return _page(lines, db.documents.count(library=library), offset, "documents", why)
-
-
-def _memories(db: Database, thread: str | None, offset: int) -> str:
-    """A page of memories, newest first."""
-    which: dict[str, Any] = {"thread": thread} if thread else {}
-    found = db.memories.browse(limit=LISTED, offset=offset, **which)
-    lines = [
-        in_line(
-            f"{place_of(each)} · {cut(each.thread, 60)}, {each.created_at[:10]} · "
-            f"{cut(each.text, 120)}"
-        )
-        for each in found
-    ]
-    why = "" if lines or offset else db.memories.why_empty(**which)
-    return _page(lines, db.memories.count(**which), offset, "memories", why)
-
-
-def _page(lines: list[str], total: int, offset: int, noun: str, why: str) -> str:
-    """Some lines of a list, which of all they are, and how to go on."""
+def _listed(db: Database, noun: str, offset: int, **which: str | None) -> str:
+    """A page of documents, by path, or of memories, newest first, and how to go on."""
+    shelf: Any = db.documents if noun == "documents" else db.memories
+    order = {"sort": "path"} if noun == "documents" else {}
+    lines = []
+    for each in shelf.browse(limit=LISTED, offset=offset, **order, **which):
+        if isinstance(each, Memory):
+            said = f"{cut(each.thread, 60)}, {each.created_at[:10]} · {cut(each.text, 120)}"
+        else:
+            said = f"{cut(each.title, 60)} · {(each.modified or each.created_at)[:10]}"
+        lines.append(in_line(f"{place_of(each)} · {said}"))
+    total, last = shelf.count(**which), offset + len(lines)
     if not lines:
+        why = "" if offset else shelf.why_empty(**which)
         return f"None of {total:,} {noun} from offset={offset} on." + (f" {why}." if why else "")
-    last = offset + len(lines)
     more = f"; go on with offset={last}" if last < total else ""
     return "\n".join([*lines, f"[{noun} {offset + 1:,}-{last:,} of {total:,}{more}]"])
 
