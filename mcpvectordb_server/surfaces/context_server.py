@@ -382,11 +382,7 @@ class ThreadReply(TypedDict):
 @listed_last("start_date end_date limit offset include_images explain_query")
 @shows(**_REFUSAL, results=list[EntryReply], count=int)
 def search_context(
-    db: Database,
-    *,
-    limit: PageSize = 30,
-    offset: Offset = 0,
-    **filters: Unpack[ContextFilters],
+    db: Database, *, limit: PageSize = 30, offset: Offset = 0, **filters: Unpack[ContextFilters]
 ) -> JsonReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 

@@ -440,12 +440,7 @@ def search(
 
 
 def similar(
-    db: Database,
-    *,
-    place: str,
-    kind: Kind = "all",
-    limit: int = 5,
-    budget: int = 1000,
+    db: Database, *, place: str, kind: Kind = "all", limit: int = 5, budget: int = 1000
 ) -> str:
     """Find what is most similar to a stored document or memory, or to the passage at a line."""
     within("limit", limit, 1, MOST_HITS)

@@ -154,11 +154,7 @@ def update_document(
     """Change what people say of a document; its id may change with its title."""
     document, _ = found_document(site, id)
     return site.db.documents.update(
-        document.id,
-        title=title,
-        metadata=metadata,
-        metadata_patch=metadata_patch,
-        library=library,
+        document.id, title=title, metadata=metadata, metadata_patch=metadata_patch, library=library
     )
 
 

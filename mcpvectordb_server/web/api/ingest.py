@@ -69,12 +69,7 @@ def upload_file(
                 modified=changed,
             )
             done = site.db.documents.ingest(
-                given,
-                library=library,
-                guard=True,
-                embed=False,
-                replace=replace,
-                progress=progress,
+                given, library=library, guard=True, embed=False, replace=replace, progress=progress
             )
         finally:
             file.close()
