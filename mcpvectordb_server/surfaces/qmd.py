@@ -156,7 +156,12 @@ def get(
     line = place.line if place.line is not None else fromLine
     most = place.lines if place.lines is not None else _not_negative("maxLines", maxLines)
     body = _part(db.documents.text(place.document.id), line, most, lineNumbers)
-    return Reply(content=(_resource(db, place.document, _fitting(body, max(1, line or 1))),))
+    if len(body) > _ROOM:  # whole lines, as many as fit
+        kept = body[:_ROOM].rpartition("\n")[0] or body[:_ROOM]
+        after = kept.count("\n") + 1
+        left, following = body.count("\n") + 1 - after, max(1, line or 1) + after
+        body = f"{kept}\n\n[... {left} more lines; ask again with fromLine={following}]"
+    return Reply(content=(_resource(db, place.document, body),))
 
 
 def multi_get(
@@ -389,18 +394,6 @@ def _part(text: str, line: int | None, most: int | None, numbers: bool) -> str:
     return "\n".join(
         f"{number}: {each.rstrip()}" if numbers else each
         for number, each in enumerate(chosen, first)
-    )
-
-
-def _fitting(body: str, first: int) -> str:
-    """As many whole lines as fit into a reply, and how to get the others."""
-    if len(body) <= _ROOM:
-        return body
-    kept = body[:_ROOM].rpartition("\n")[0] or body[:_ROOM]
-    after = kept.count("\n") + 1
-    return (
-        f"{kept}\n\n[... {body.count(chr(10)) + 1 - after} more lines; ask again with "
-        f"fromLine={first + after}]"
     )
 
 
