@@ -6,11 +6,11 @@ import asyncio
 import errno
 import ipaddress
 import logging
-import os
 import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -222,7 +222,7 @@ class Listener(socket.socket):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._taken, self._spare = False, _spare_descriptor()
+        self._taken, self._spare = False, socket.socket()
         self._log = SeldomLog("%d connections were refused: there are no descriptors left")
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -242,31 +242,20 @@ class Listener(socket.socket):
 
     def _refuse(self) -> None:
         self._log.happened()
-        self._release()
+        self._spare.close()
         try:
             super().accept()[0].close()
         except BlockingIOError:
             pass  # whoever waited has gone
         except OSError:
             time.sleep(0.01)  # others were quicker, and the loop will ask again at once
-        self._spare = _spare_descriptor()
+        with suppress(OSError):  # then there is none until the next time
+            self._spare = socket.socket()
 
     def close(self) -> None:
         """Close it."""
-        self._release()
+        self._spare.close()
         super().close()
-
-    def _release(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-        self._spare = None
-
-
-def _spare_descriptor() -> int | None:
-    try:
-        return os.open(os.devnull, os.O_RDONLY)
-    except OSError:
-        return None
 
 
 def listen(host: str, port: int) -> Listener:
