@@ -464,11 +464,7 @@ def _saturated(weight: str, tokens: str) -> str:
 
 
 def _any_term(
-    tables: WordTables,
-    expression: Expression,
-    origins: list[int],
-    allowed: Allowed,
-    order: str,
+    tables: WordTables, expression: Expression, origins: list[int], allowed: Allowed, order: str
 ) -> Select:
     """(item, score, frequencies) of rows that have any of some terms, after one without an item.
 
