@@ -36,7 +36,7 @@ from mcpvectordb import Config, Database, Scores
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.index.chunks import embedding_text
-from mcpvectordb.ranking.relevance import JUDGED, Weights, reread
+from mcpvectordb.ranking.relevance import JUDGED, Weights, reread, words
 from mcpvectordb.ranking.snippets import Snippets
 from mcpvectordb.records import STRONG, WEAK
 from mcpvectordb.text.query import parse_query
@@ -175,16 +175,16 @@ def _hits(db: Database, mode: str, text: str, judged: dict[str, int]) -> Iterato
     model = CATALOGUE.get(db.stats().model)
     if is_non_latin(text) and (mode == "text" or (model is not None and model.latin_only)):
         return
-    passages, share = math.log10(max(1, db.stats().chunks)), Snippets(parse_query(text)).share
+    passages, share = db.stats().chunks, Snippets(parse_query(text)).share
     for hit in searches(db, mode)(text, limit=JUDGED):
         chunk, document = hit.item, hit.item.document
         searched = embedding_text(document.title, chunk.headings, chunk.header, chunk.text)
         scores: Scores = hit.scores
         yield Hit(
             scores.vector or 0.0,
-            share(searched),
+            words(share(searched), scores, passages),
             reread(scores),
-            passages,
+            math.log10(max(1, passages)),
             judged.get(document.source, 0) > 0,
         )
 

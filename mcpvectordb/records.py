@@ -354,6 +354,7 @@ class Scores(Record):
     vector_rank
     rrf           reciprocal rank fusion: Σ 1 / (k + rank)
     rerank        the score of the cross-encoder, 0 to 1
+    reach         the BM25 of an average chunk that has every word of the query once
     recency       by what the score was multiplied because of the item's age, 0 to 1 (`newer`)
     provisional   whether `vector` is a cosine by the faster model that embeds what still waits for
                   the file's own; such cosines do not compare with others
@@ -365,6 +366,7 @@ class Scores(Record):
     vector_rank: int | None = None
     rrf: float | None = None
     rerank: float | None = None
+    reach: float | None = None
     recency: float | None = None
     provisional: bool = False
 

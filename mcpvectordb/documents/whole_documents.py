@@ -203,7 +203,8 @@ class ReciprocalRanks:
             rank, chunk, _ = vector.get(owner, (None, 0, 0.0))
             scores = self._scores(chunk, rank)
             rank, _, bm25 = text.get(owner, (None, 0, None))
-            scores = replace(scores, text=bm25, text_rank=rank, rrf=score)
+            reach = self._found.matched.full_score
+            scores = replace(scores, text=bm25, text_rank=rank, rrf=score, reach=reach)
             rows.append((max(votes[owner], key=votes[owner].__getitem__), scores))
         return rows
 

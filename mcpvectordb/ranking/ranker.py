@@ -280,7 +280,8 @@ class Ranking:
         """
         share = Snippets(self.query).share
         evidence = [
-            relevance.Evidence(scores, text, share(searched)) for scores, text, searched in first
+            relevance.Evidence(scores, text, relevance.words(share(searched), scores, passages))
+            for scores, text, searched in first
         ]
         page = self.page(question)
         ranks = range(question.offset + 1, question.offset + len(page) + 1)
@@ -437,7 +438,7 @@ class Retrievers:
             fused = weighed(fused, recency, tier)
         best = fused[:wanted]
         exact = ranking.meaning.exact([id for id, _ in best]) if ranking.meaning else {}
-        unknown = (None, False)
+        unknown, reach = (None, False), ranking.matched.full_score
         ranking.rows = [
             (
                 id,
@@ -449,6 +450,7 @@ class Retrievers:
                     vector_rank=vector_rank.get(id),
                     rrf=None,
                     rerank=None,
+                    reach=reach,
                     recency=recency.get(id),
                     provisional=exact.get(id, unknown)[1],
                 ),

@@ -40,7 +40,7 @@ _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log
 
 
 class Evidence(NamedTuple):
-    """What is known of a hit: its scores, its text, and `Snippets.share` of what was searched."""
+    """What is known of a hit: its scores, its text, and the query's `words` in it."""
 
     scores: Scores
     text: str
@@ -73,7 +73,7 @@ class Weights:
         )
 
 
-BY_WORDS = Weights(base=-5.49, words=7.6, passages=-0.38, rank=-0.69)
+BY_WORDS = Weights(base=-5.92, words=8.36, passages=-0.32, rank=-0.57)
 BY_READING = Weights(base=-1.25, reread=0.29)
 BY_MEANING = {
     "all-MiniLM-L6-v2": Weights(base=-3.7, cosine=10.11, passages=-0.61, rank=-0.59),
@@ -82,14 +82,27 @@ BY_MEANING = {
     "potion-base-8M": Weights(base=-4.6, cosine=12.0, passages=-0.6, rank=-0.65),
 }
 BY_BOTH = {
-    "all-MiniLM-L6-v2": Weights(base=-4.19, cosine=7.49, words=2.59, passages=-0.58, rank=-0.61),
-    "bge-small-en-v1.5": Weights(base=-10.43, cosine=13.88, words=2.49, passages=-0.54, rank=-0.66),
+    "all-MiniLM-L6-v2": Weights(base=-4.43, cosine=7.32, words=3.09, passages=-0.58, rank=-0.53),
+    "bge-small-en-v1.5": Weights(base=-10.51, cosine=13.38, words=3.06, passages=-0.51, rank=-0.6),
     "multilingual-e5-small": Weights(
-        base=-34.26, cosine=38.59, words=3.49, passages=-0.65, rank=-0.59
+        base=-33.01, cosine=36.79, words=3.86, passages=-0.59, rank=-0.53
     ),
     # By the cosines of sixteen questions and answers, on the scale of the others.
-    "potion-base-8M": Weights(base=-4.9, cosine=10.0, words=2.65, passages=-0.64, rank=-0.67),
+    "potion-base-8M": Weights(base=-5.0, cosine=9.5, words=3.2, passages=-0.56, rank=-0.55),
 }
+
+
+def words(share: float, scores: Scores, passages: int) -> float:
+    """How much of a query's words a hit has, 0 to 1: `Snippets.share`, and rare ones count more.
+
+    Which words are rare is told by BM25, whose statistics mean nothing in a few notes: from a
+    thousand passages on it has half of the say, in fewer less.
+    """
+    if not scores.text or not scores.reach:
+        return share
+    covered = 1.5 * scores.text / (scores.text + scores.reach / 2)  # 1: an average chunk has all
+    say = min(1.0, math.log10(max(1, passages)) / 3) / 2
+    return (1 - say) * share + say * min(1.0, covered)
 
 
 def reread(scores: Scores) -> float:

@@ -21,6 +21,7 @@ from mcpvectordb.ranking.relevance import (
     checked,
     judged_language,
     verdict,
+    words,
 )
 from mcpvectordb.records import STRONG, WEAK
 
@@ -104,6 +105,18 @@ def test_each_kind_of_evidence_changes_the_relevance() -> None:
     assert (first(judge, Scores(text=9.0, vector=0.8, rerank=0.0001), 1.0) or 1) < WEAK
     assert (first(judge, Scores(text=9.0), 1.0) or 0) > STRONG
     assert (first(judge, Scores(text=9.0), 0.2) or 1) < WEAK
+
+
+@given(chances, st.floats(0, 100), st.floats(0, 100), sizes)
+def test_words_are_a_share_and_rarity_counts_in_large_files_only(
+    share: float, text: float, reach: float, passages: int
+) -> None:
+    found = words(share, Scores(text=text, reach=reach), passages)
+    assert 0 <= found <= 1
+    assert words(share, Scores(text=text, reach=reach), 1) == share
+    assert words(share, Scores(text=text), passages) == share
+    more = words(share, Scores(text=2 * text, reach=reach), passages)
+    assert more >= found or not text or not reach
 
 
 # Calibration.
