@@ -255,14 +255,14 @@ class VectorStore(VersionedShelf):
         return True
 
     def nearest(
-        self, sql: Sql, store: StoreRow, queries: Floats, chosen: ItemFilter, limit: int
-    ) -> list[Ranked]:
-        """The keys of the vectors nearest to each query, with their scores, best first."""
-        own = part(store.key, queries.shape[1])
+        self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
+    ) -> Ranked:
+        """The keys of the vectors nearest to a query, with their scores, best first."""
+        own = part(store.key, len(query))
         allowed = chosen.allowed(
             f"SELECT v.key FROM vectors v WHERE v.part = {own:d} AND", chosen.conditions
         )
-        return self._index.nearest_each(sql, own, queries, allowed, limit, store.metric)
+        return self._index.nearest_by(sql, own, query, allowed, limit, store.metric)
 
     def others(
         self, sql: Sql, store: StoreRow, dimension: int, chosen: ItemFilter, limit: int
