@@ -46,11 +46,13 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
 
 def folded(names: Sequence[str], values: Mapping[str, Any] | None) -> str | None:
     """The value of `memories.folded` for this metadata: JSON, or None where no key is present."""
-    found = {
-        name: _folded(value)
-        for name in names
-        if isinstance(value := _value_at(values, name), str | int | float)
-    }
+    found = {}
+    for name in names:
+        value: Any = values
+        for step in name.split("."):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        if isinstance(value, str | int | float):
+            found[name] = _folded(value)
     return json.dumps(found, ensure_ascii=False) if found else None
 
 
@@ -63,8 +65,11 @@ def index_condition(
     """
     pieces, bindings = [], []
     for condition in conditions:
-        candidates = _candidates(condition)
-        if candidates and (name := _indexed_name(condition.field)) in names:
+        candidates, field = _candidates(condition), condition.field
+        first, *steps = field.split(".") if isinstance(field, str) else field
+        name = ".".join(steps)
+        # A column has no steps, and no key with a dot in it is indexed.
+        if candidates and first == "metadata" and name in names and name.count(".") < len(steps):
             marks = ", ".join("?" * len(candidates))
             pieces.append(f"json_extract(x.folded, '$.\"{name}\"') IN ({marks})")
             bindings += candidates
@@ -134,23 +139,8 @@ def _existing(sql: Sql) -> set[str]:
     }
 
 
-def _value_at(values: Mapping[str, Any] | None, name: str) -> Any:
-    found: Any = values
-    for step in name.split("."):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
-
-
 def _folded(value: str | int | float) -> str | int | float:
     return value.casefold()[:MAX_CHARACTERS] if isinstance(value, str) else value
-
-
-def _indexed_name(field: str | tuple[str, ...]) -> str | None:
-    """The name under which a field would be indexed; None for columns and keys with a dot."""
-    first, *steps = field.split(".") if isinstance(field, str) else field
-    if first != "metadata" or any("." in step for step in steps):
-        return None
-    return ".".join(steps)
 
 
 def _candidates(condition: Condition) -> list[str | int | float]:

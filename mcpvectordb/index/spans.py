@@ -71,8 +71,26 @@ class TextItems(VersionedShelf, ABC):
 
     @classmethod
     def stored(cls, sql: Sql, owner: int) -> ItemText:
-        """What a present item has beside its fields."""
-        return stored(sql, f"{cls.table}_chunks", owner)
+        """What a present item has beside its fields: its text, and the spans of its chunks."""
+        tiles: list[str] = []
+        spans: list[Span] = []
+        for tile, headings, header, footer, *numbers in sql.execute(
+            'SELECT tile, headings, header, footer, tile_start, start, "end", first_line, '
+            f"last_line, page FROM {cls.table}_chunks WHERE owner = ? ORDER BY position",
+            (owner,),
+        ):
+            tiles.append(tile)
+            values = dict(zip(_NUMBERS, numbers, strict=True))
+            spans.append(
+                Span(
+                    **values,
+                    tile_end=values["tile_start"] + len(tile),
+                    headings=decode_list(headings),
+                    header=header,
+                    footer=footer,
+                )
+            )
+        return ItemText("".join(tiles), spans)
 
     @classmethod
     def body(cls, sql: Sql, version: Version) -> bytes:
@@ -146,29 +164,6 @@ def _image(mime_type: Any, metadata: Any, data: Any) -> StoredImage:
     if metadata is not None:
         received(metadata)
     return StoredImage(storable(mime_type, "mime_type"), metadata, from_base64(data, "an image"))
-
-
-def stored(sql: Sql, chunks: str, owner: int) -> ItemText:
-    """The text of an owner and the spans of its chunks in the table `chunks`, as written."""
-    tiles: list[str] = []
-    spans: list[Span] = []
-    for tile, headings, header, footer, *numbers in sql.execute(
-        'SELECT tile, headings, header, footer, tile_start, start, "end", first_line, last_line, '
-        f"page FROM {chunks} WHERE owner = ? ORDER BY position",
-        (owner,),
-    ):
-        tiles.append(tile)
-        values = dict(zip(_NUMBERS, numbers, strict=True))
-        spans.append(
-            Span(
-                **values,
-                tile_end=values["tile_start"] + len(tile),
-                headings=decode_list(headings),
-                header=header,
-                footer=footer,
-            )
-        )
-    return ItemText("".join(tiles), spans)
 
 
 def checked(text: Any, places: Sequence[Sequence[Any]]) -> list[Span]:
