@@ -150,10 +150,6 @@ class VectorIndex:
         """The groups that have a vec0 table."""
         return vec0.tables(sql, self._prefix)
 
-    def create(self, sql: Sql, group: int, dimension: int) -> None:
-        """Create the vec0 table of a group that has no embeddings yet."""
-        sql.execute(vec0.create_statement(self.codes_table(group), dimension))
-
     def drop(self, sql: Sql, group: int) -> None:
         """Remove a group's vec0 table, if it has one."""
         sql.execute(f"DROP TABLE IF EXISTS {self.codes_table(group)}")
@@ -162,7 +158,7 @@ class VectorIndex:
 
     def fill(self, sql: Sql, group: int, dimension: int) -> None:
         """Create the vec0 table of a group from its embeddings."""
-        self.create(sql, group, dimension)
+        sql.execute(vec0.create_statement(self.codes_table(group), dimension))
         for ids, rows in self.blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
 

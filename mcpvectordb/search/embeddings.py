@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.errors import NotFound
 from mcpvectordb.index.chunks import ChunkIndex, ModelRow
-from mcpvectordb.index.resident import Allowed
+from mcpvectordb.index.resident import Allowed, selected
 from mcpvectordb.memories import rows as memory_rows
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.ranking.meaning import best_of_owners
@@ -72,14 +72,8 @@ class SimilarTexts:
     ) -> Results[Chunk | Memory]:
         """The items most similar to that of `owner`, without itself, each by its best chunk."""
         index = self._indexes[kind]
-        ids = [
-            id
-            for (id,) in self._sql.execute(
-                f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?",
-                (owner, MOST_CHUNKS),
-            )
-        ]
-        direction = self._direction(index, ids)
+        first = f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?"
+        direction = self._direction(index, selected(self._sql, first, (owner, MOST_CHUNKS)))
         if direction is None:
             return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
         return self._results(
@@ -290,10 +284,18 @@ def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:
     random = np.random.default_rng(SEED)
     bits = min(62, max(4, math.ceil(math.log2(count + 1))))
     mean = rows.mean(axis=0, dtype=np.float32)
+    # The hash of each row around their mean, and its place along the last plane's direction.
+    keys, along = np.empty(count, np.int64), np.empty(count, np.float32)
+    powers = 1 << np.arange(bits, dtype=np.int64)
     found: list[Pairs] = []
     for _ in range(TABLES):
         planes = random.standard_normal((dimension, bits + 1), np.float32)
-        keys, along = _hashes(rows, mean, planes)
+        middle = mean @ planes
+        for start in range(0, count, SLICE):
+            part = slice(start, start + SLICE)
+            sides = rows[part] @ planes - middle
+            keys[part] = (sides[:, :-1] > 0) @ powers
+            along[part] = sides[:, -1]
         order = np.lexsort((along, keys))
         for ahead in range(1, min(WINDOW, count - 1) + 1):
             same = np.flatnonzero(keys[order[:-ahead]] == keys[order[ahead:]])
@@ -303,20 +305,6 @@ def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:
         return nothing, nothing, np.empty(0, np.float32)
     first, second, cosines = (np.concatenate(each) for each in zip(*found, strict=True))
     return first, second, cosines
-
-
-def _hashes(
-    rows: NDArray[np.float32], mean: NDArray[np.float32], planes: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The hash of each row around their mean, and its place along the last plane's direction."""
-    powers, middle = 1 << np.arange(planes.shape[1] - 1, dtype=np.int64), mean @ planes
-    keys, along = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), SLICE):
-        part = slice(start, start + SLICE)
-        sides = rows[part] @ planes - middle
-        keys[part] = (sides[:, :-1] > 0) @ powers
-        along[part] = sides[:, -1]
-    return keys, along
 
 
 def _near(
@@ -362,7 +350,11 @@ def projection(sql: Sql, store: OpenStore, model: ModelRow | None) -> Projection
         vectors = UnitVectors(sql, model, store)
         names, pending = vectors.names, vectors.pending
         step = max(1, -(-vectors.passages // SAMPLE))
-        mean, axes, explained = principal_axes(_sample(vectors.blocks(), step, model.dimension))
+        sample, skip = [np.empty((0, model.dimension), np.float32)], 0
+        for block in vectors.blocks():  # every `step`-th row of all of them
+            sample.append(block.rows[skip::step])
+            skip = (skip - len(block.rows)) % step
+        mean, axes, explained = principal_axes(np.concatenate(sample))
         moved = (
             block._replace(rows=((block.rows - mean) @ axes).astype(np.float32))
             for block in vectors.blocks()
@@ -400,12 +392,3 @@ def principal_axes(
         axes = np.pad(axes, ((0, 0), (0, 1)))
     shares = [*(values[:2] / (values.sum() or 1.0)), 0.0]
     return mean.astype(np.float32), axes.astype(np.float32), (float(shares[0]), float(shares[1]))
-
-
-def _sample(blocks: Iterable[UnitRows], step: int, dimension: int) -> NDArray[np.float32]:
-    """Every `step`-th row of all blocks."""
-    rows, skip = [np.empty((0, dimension), np.float32)], 0
-    for block in blocks:
-        rows.append(block.rows[skip::step])
-        skip = (skip - len(block.rows)) % step
-    return np.concatenate(rows)

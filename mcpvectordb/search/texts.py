@@ -33,6 +33,7 @@ import re2
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.errors import InvalidInput, NotFound, ReadTimeout, quoted
+from mcpvectordb.index.resident import selected
 from mcpvectordb.memories import rows as memory_rows
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.metadata import storable
@@ -88,20 +89,14 @@ def stored_texts(sql: Sql, store: OpenStore, which: Filters) -> Iterator[StoredT
     dialect = sql.dialect
     if "documents" in which:
         chosen = document_rows.document_filter(**which["documents"], dialect=dialect)
-        documents = "SELECT d.key FROM published_documents d"
-        keys = [
-            key for (key,) in sql.execute(f"{documents} WHERE {chosen.condition}", chosen.bindings)
-        ]
+        documents = f"SELECT d.key FROM published_documents d WHERE {chosen.condition}"
+        keys = selected(sql, documents, chosen.bindings)
         for key, text in store.documents.texts(sql, keys):
             yield StoredText(True, key, text)
     if "memories" in which:
         allowed = memory_rows.compile_filter(**which["memories"], dialect=dialect)
-        ids = [
-            id
-            for (id,) in sql.execute(
-                f"SELECT x.id FROM contexts x WHERE {allowed.condition}", allowed.bindings
-            )
-        ]
+        memories = f"SELECT x.id FROM contexts x WHERE {allowed.condition}"
+        ids = selected(sql, memories, allowed.bindings)
         for id, text in store.memories.texts(sql, ids):
             yield StoredText(False, id, text)
 
@@ -349,6 +344,13 @@ class QuotationSearch:
 
     def _found(self, text: StoredText, place: QuotationPlace, there: bool) -> Quotation:
         first_line = text.text.count("\n", 0, place.start) + 1
+        page: int | None = None
+        if text.is_document:
+            page = self._sql.execute(
+                "SELECT (SELECT page FROM document_chunks WHERE owner = ? AND tile_start <= ? "
+                "ORDER BY position DESC LIMIT 1)",
+                (text.key, place.start),
+            ).get
         status: Literal["exact", "spacing", "case"] = "spacing" if place.case else "case"
         return Quotation(
             status="elsewhere" if not there else "exact" if place.exact else status,
@@ -359,22 +361,11 @@ class QuotationSearch:
             end=place.end,
             first_line=first_line,
             last_line=first_line + text.text.count("\n", place.start, place.end),
-            page=self._page(text, place.start),
+            page=page,
             text=text.text[place.start : place.end],
             text_sha256=_sha256(text),
             searched=self._searched,
         )
-
-    def _page(self, found: StoredText, offset: int) -> int | None:
-        """The page on which a character of a document stands; None where there are no pages."""
-        if not found.is_document:
-            return None
-        page: int | None = self._sql.execute(
-            "SELECT (SELECT page FROM document_chunks WHERE owner = ? AND tile_start <= ? "
-            "ORDER BY position DESC LIMIT 1)",
-            (found.key, offset),
-        ).get
-        return page
 
 
 def _place_in(stated: StatedPlace, text: str) -> tuple[QuotationPlace | None, bool]:
