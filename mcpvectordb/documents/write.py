@@ -55,7 +55,7 @@ from mcpvectordb.metadata import storable
 from mcpvectordb.records import UNREAD_PAGES, Document, Parsed, Source, Status
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
-from mcpvectordb.text.tokens import mostly_foreign
+from mcpvectordb.text.tokens import is_foreign
 
 FORMER_IDS = 20  # of a document that are kept
 # The carrier of the first has no wheel for Windows.
@@ -908,7 +908,7 @@ def other_languages(sql: Sql) -> tuple[str, bool] | None:
             (_FIRST,),
         )
     ]
-    foreign = mostly_foreign(first)
+    foreign = 2 * sum(map(is_foreign, first)) > len(first)
     return (model.name, foreign) if foreign or len(first) >= _FIRST else None
 
 

@@ -287,15 +287,6 @@ class TermPostings:
         """The number of existing rows that have the term."""
         return int(np.count_nonzero(rows.present[self.having])) if rows.deleted else self.rows
 
-    def counts_at(self, places: NDArray[np.int32]) -> NDArray[np.float64]:
-        """How often the term is in the rows at the given places."""
-        if self.places is None:
-            return self.counts[places].astype(np.float64)
-        if not len(self.places):
-            return np.zeros(len(places))
-        found = np.minimum(self.places.searchsorted(places), len(self.places) - 1)
-        return np.where(self.places[found] == places, self.counts[found], 0.0)
-
 
 class Postings:
     """The postings of one FTS5 table; an occurrence in the column `title` counts `title_weight`."""
@@ -519,7 +510,13 @@ class Bm25Scorer:
         places = places.astype(np.int32)  # as postings have them, which need not be widened then
         scores = np.zeros(len(places))
         for term, weight in self._terms:
-            counts = term.counts_at(places)
+            if term.places is None:
+                counts = term.counts[places].astype(np.float64)
+            elif not len(term.places):
+                continue
+            else:
+                found = np.minimum(term.places.searchsorted(places), len(term.places) - 1)
+                counts = np.where(term.places[found] == places, term.counts[found], 0.0)
             scores += weight * (counts * (K1 + 1) / (counts + norms))
         return scores
 

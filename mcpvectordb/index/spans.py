@@ -169,7 +169,23 @@ def _image(mime_type: Any, metadata: Any, data: Any) -> StoredImage:
 def checked(text: Any, places: Sequence[Sequence[Any]]) -> list[Span]:
     """The spans of a text from packed places; InvalidInput or TypeError if they do not fit it."""
     storable(text, "text")
-    spans = [_span(place) for place in places]
+    spans = []
+    for *numbers, headings, header, footer in places:
+        if None in numbers[:-1] or any(
+            type(each) is not int or not 0 <= each < 2**53 for each in numbers if each is not None
+        ):
+            raise InvalidInput("the place of a chunk is no number")
+        if not isinstance(headings, list):
+            raise InvalidInput("headings is not a list")
+        spans.append(
+            Span(
+                **dict(zip(_NUMBERS, numbers, strict=True)),
+                tile_end=0,
+                headings=tuple(storable(each, "headings") for each in headings),
+                header=storable(header, "header"),
+                footer=storable(footer, "footer"),
+            )
+        )
     ends = [*(each.tile_start for each in spans[1:]), len(text)][: len(spans)]
     spans = [replace(span, tile_end=end) for span, end in zip(spans, ends, strict=True)]
     first, before = 0, 0
@@ -183,23 +199,6 @@ def checked(text: Any, places: Sequence[Sequence[Any]]) -> list[Span]:
     if first != len(text):
         raise InvalidInput("its chunks are not its whole text")
     return spans
-
-
-def _span(place: Sequence[Any]) -> Span:
-    *numbers, headings, header, footer = place
-    if None in numbers[:-1] or any(
-        type(each) is not int or not 0 <= each < 2**53 for each in numbers if each is not None
-    ):
-        raise InvalidInput("the place of a chunk is no number")
-    if not isinstance(headings, list):
-        raise InvalidInput("headings is not a list")
-    return Span(
-        **dict(zip(_NUMBERS, numbers, strict=True)),
-        tile_end=0,
-        headings=tuple(storable(each, "headings") for each in headings),
-        header=storable(header, "header"),
-        footer=storable(footer, "footer"),
-    )
 
 
 def embeddings(sql: Sql, shelf: str, model: int, owner: int) -> dict[int, bytes]:

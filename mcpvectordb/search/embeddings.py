@@ -287,7 +287,8 @@ def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:
     # The hash of each row around their mean, and its place along the last plane's direction.
     keys, along = np.empty(count, np.int64), np.empty(count, np.float32)
     powers = 1 << np.arange(bits, dtype=np.int64)
-    found: list[Pairs] = []
+    none = np.empty(0, np.int64)
+    found: list[Pairs] = [(none, none, np.empty(0, np.float32))]
     for _ in range(TABLES):
         planes = random.standard_normal((dimension, bits + 1), np.float32)
         middle = mean @ planes
@@ -300,9 +301,6 @@ def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:
         for ahead in range(1, min(WINDOW, count - 1) + 1):
             same = np.flatnonzero(keys[order[:-ahead]] == keys[order[ahead:]])
             found.append(_near(rows, order[same], order[same + ahead], min_cosine))
-    if not found:
-        nothing = np.empty(0, np.int64)
-        return nothing, nothing, np.empty(0, np.float32)
     first, second, cosines = (np.concatenate(each) for each in zip(*found, strict=True))
     return first, second, cosines
 

@@ -149,7 +149,11 @@ class LinePattern:
         number, counted, place, end = 1, 0, 0, -1
         while data and place <= last:
             if place > end:  # the lines of the next piece, or one that is longer
-                end = last if last - place <= self.piece else self._end(data, place)
+                end = last
+                if last - place > self.piece:
+                    end = data.rfind(b"\n", place, place + self.piece + 1)
+                    end = data.find(b"\n", place + self.piece + 1) if end < 0 else end
+                    end = len(data) if end < 0 else end
             if (found := self._search(data, place, end)) is None:
                 place = end + 1
                 continue
@@ -159,13 +163,6 @@ class LinePattern:
             line_end = end if line_end < 0 else line_end
             counted, place = start, line_end + 1
             yield number, data[start:line_end].removesuffix(b"\r").decode(errors="replace")
-
-    def _end(self, data: bytes, place: int) -> int:
-        """Where the last line ends that fits into a piece, or else the first one."""
-        end = data.rfind(b"\n", place, place + self.piece + 1)
-        if end < 0:
-            end = data.find(b"\n", place + self.piece + 1)
-        return len(data) if end < 0 else end
 
     def _search(self, data: bytes, start: int, end: int) -> int | None:
         """Where the first match begins in some lines, or one long line, of a text."""

@@ -13,7 +13,7 @@ only, the one that has most of its words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 CJK = re.compile(
@@ -94,8 +94,3 @@ def is_foreign(text: str) -> bool:
     said = sum(len(word) > 1 for word in words & stops)
     prose = stops is not ENGLISH and said > _LEAST * len(words)
     return prose or is_non_latin(text[:_LETTERS])
-
-
-def mostly_foreign(texts: Sequence[str]) -> bool:
-    """Whether more than half of some texts are in other languages than English."""
-    return 2 * sum(map(is_foreign, texts)) > len(texts)
