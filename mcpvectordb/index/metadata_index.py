@@ -16,6 +16,7 @@ from typing import Any
 from mcpvectordb import filters, metadata
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.filters.dialect import canonical_json
+from mcpvectordb.index.resident import selected
 from mcpvectordb.records import Condition
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.schema import key_index
@@ -131,12 +132,8 @@ class MetadataIndex:
 
 def _existing(sql: Sql) -> set[str]:
     """The keys that have an index in the schema."""
-    return {
-        name
-        for (name,) in sql.execute(
-            "SELECT substr(name, 13) FROM sqlite_schema WHERE name GLOB 'context_key_*'"
-        )
-    }
+    names = "SELECT substr(name, 13) FROM sqlite_schema WHERE name GLOB 'context_key_*'"
+    return set(selected(sql, names))
 
 
 def _folded(value: str | int | float) -> str | int | float:

@@ -65,9 +65,9 @@ class Allowed:
 EVERYTHING = Allowed()
 
 
-def selected(sql: Sql, select: str, bindings: Sequence[object] = ()) -> list[int]:
-    """The ids that a SELECT of one column returns."""
-    return [id for (id,) in sql.execute(select, bindings)]
+def selected(sql: Sql, select: str, bindings: Sequence[object] = ()) -> list[Any]:
+    """The values that a SELECT of one column returns."""
+    return [value for (value,) in sql.execute(select, bindings)]
 
 
 # The log of changes.
@@ -127,11 +127,6 @@ class ResidentEntries:
         self._asked: set[str] = set()
         self._lock = threading.Lock()
         self._loading: dict[str, threading.RLock] = {}
-
-    def keys(self, index: str) -> list[Hashable]:
-        """The keys of an index's entries, least recently used first."""
-        with self._lock:
-            return [key for name, key in self._entries if name == index]
 
     def loading(self, index: str) -> threading.RLock:
         """The lock to hold while entries of an index are looked up, read or brought up to date."""

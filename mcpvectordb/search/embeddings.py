@@ -54,6 +54,13 @@ WINDOW = 6  # following rows of the same hash that a row is compared with
 SLICE = 16_384  # rows whose cosines are computed at once: bounds the memory
 SEED = 20_020  # any: the same rows always give the same groups
 
+# (chunk, id of the passage or memory, library or NULL), by chunk.
+_OF_DOCUMENTS = (
+    "SELECT c.id, c.id, d.library FROM document_chunks c "
+    "JOIN published_documents d ON d.key = c.owner ORDER BY c.id"
+)
+_OF_MEMORIES = "SELECT id, owner, NULL FROM context_chunks ORDER BY id"
+
 SAMPLE = 20_000  # most rows that the axes of a projection are computed from
 
 
@@ -195,23 +202,23 @@ class UnitVectors:
 
     def __init__(self, sql: Sql, model: ModelRow, store: OpenStore) -> None:
         self._sql, self._model, self._indexes = sql, model, store.indexes
-        libraries: list[str] = [
-            name
-            for (name,) in sql.execute(
-                "SELECT DISTINCT library FROM published_documents ORDER BY library"
-            )
-        ]
+        names = "SELECT DISTINCT library FROM published_documents ORDER BY library"
+        libraries = selected(sql, names)
         self.names: tuple[tuple[Kind, str], ...] = tuple(("documents", name) for name in libraries)
         if store.memories.count(sql):
             self.names += (("memories", ""),)
-        self._numbers = {name: number for number, name in enumerate(libraries)}
+        self._numbers = {name: number for number, name in enumerate([*libraries, None])}
         self.passages = sum(each.count(sql) for each in store.indexes)
         self.pending = sum(each.count_pending(sql, model.key) for each in store.indexes)
 
     def blocks(self) -> Iterator[UnitRows]:
         """The rows, some at a time: passages of documents by id, then those of memories."""
-        for index, labels in zip(self._indexes, self._labels(), strict=True):
-            chunks, ids, groups = (np.array(each, np.int64) for each in labels)
+        for index, select in zip(self._indexes, (_OF_DOCUMENTS, _OF_MEMORIES), strict=True):
+            labels = [
+                (chunk, id, self._numbers[library])
+                for chunk, id, library in self._sql.execute(select)
+            ]
+            chunks, ids, groups = np.array(labels, np.int64).reshape(-1, 3).T
             for found, rows in index.vector.blocks(
                 self._sql, self._model.key, self._model.dimension
             ):
@@ -226,25 +233,6 @@ class UnitVectors:
                     groups[places].astype(np.uint16),
                     (rows[there] / lengths[there, None]).astype(np.float32),
                 )
-
-    def _labels(self) -> Iterator[tuple[list[int], list[int], list[int]]]:
-        """(chunks in order, ids, groups) of each shelf."""
-        of_documents: list[tuple[int, str]] = list(
-            self._sql.execute(
-                "SELECT c.id, d.library FROM document_chunks c "
-                "JOIN published_documents d ON d.key = c.owner ORDER BY c.id"
-            )
-        )
-        chunks = [chunk for chunk, _ in of_documents]
-        yield chunks, chunks, [self._numbers[library] for _, library in of_documents]
-        of_memories: list[tuple[int, int]] = list(
-            self._sql.execute("SELECT id, owner FROM context_chunks ORDER BY id")
-        )
-        yield (
-            [chunk for chunk, _ in of_memories],
-            [owner for _, owner in of_memories],
-            [len(self._numbers)] * len(of_memories),
-        )
 
 
 def duplicates(

@@ -20,7 +20,7 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf, body_name
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import METRICS, Group
-from mcpvectordb.index.resident import ColumnSource, Ranked, ResidentEntries
+from mcpvectordb.index.resident import ColumnSource, Ranked, ResidentEntries, selected
 from mcpvectordb.index.vector import EmbeddingTable, VectorIndex
 from mcpvectordb.metadata import from_base64, storable
 from mcpvectordb.storage import vec0
@@ -268,13 +268,13 @@ class VectorStore(VersionedShelf):
         self, sql: Sql, store: StoreRow, dimension: int, chosen: ItemFilter, limit: int
     ) -> list[int]:
         """The keys of the first vectors of other dimensions."""
-        rows = sql.execute(
+        return selected(
+            sql,
             "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
             f"WHERE {store.sql} AND v.dimension <> ? AND {chosen.condition} "
             "ORDER BY v.key LIMIT ?",
             (dimension, *chosen.bindings, limit),
         )
-        return [key for (key,) in rows]
 
     # Maintenance.
 
