@@ -295,88 +295,80 @@ def stated_place(
     return StatedPlace(text, *line_offsets(text.text, first, count))
 
 
-class QuotationSearch:
-    """Looks for one quotation in the texts of a file."""
-
-    def __init__(self, sql: Sql, store: OpenStore, text: str) -> None:
-        self._sql, self._store, self._text = sql, store, text
-        self._searched = 0
-
-    def verify(self, stated: StatedPlace | None) -> Quotation:
-        """Where the quotation stands, if anywhere."""
-        found, note = None, ""
-        try:
-            if stated is not None:
-                self._searched = 1
-                place, there = _place_in(stated, self._text)
-                if place is not None:
-                    return self._found(stated.text, place, there)
-            found = self._anywhere()
-        except ReadTimeout as error:
-            note = f"not all texts were read: {error}"
-        if found is not None:
-            return self._found(*found, stated is None)
-        if stated is None:
-            return Quotation(status="absent", searched=self._searched, note=note)
+def verify(sql: Sql, store: OpenStore, quotation: str, stated: StatedPlace | None) -> Quotation:
+    """Where a quotation stands, if anywhere; `stated` is where it is said to stand."""
+    found: tuple[StoredText, QuotationPlace, bool] | None = None
+    searched, note = 0, ""
+    try:
+        if stated is not None:
+            searched, found = 1, _in_stated(stated, quotation)
+        for number, text, place in () if found else _anywhere(sql, store, quotation):
+            searched = number
+            if place is not None:
+                found = text, place, stated is None
+                break
+    except ReadTimeout as error:
+        note = f"not all texts were read: {error}"
+    if found is None:
         return Quotation(
             status="absent",
-            item=_item(self._sql, self._store, stated.text),
-            text_sha256=_sha256(stated.text),
-            searched=self._searched,
+            item=_item(sql, store, stated.text) if stated else None,
+            text_sha256=_sha256(stated.text) if stated else "",
+            searched=searched,
             note=note,
         )
-
-    def _anywhere(self) -> tuple[StoredText, QuotationPlace] | None:
-        """The first text that has the quotation as it is, with other spacing, or in other case."""
-        for exact, case in ((True, True), (False, True), (False, False)):
-            self._searched = 0
-            for each in stored_texts(self._sql, self._store, checked_filters()):
-                _check()
-                self._searched += 1
-                if exact and self._text not in each.text:
-                    continue
-                if (place := find(each.text, self._text, case=case)) is not None:
-                    return each, place
-        return None
-
-    def _found(self, text: StoredText, place: QuotationPlace, there: bool) -> Quotation:
-        first_line = text.text.count("\n", 0, place.start) + 1
-        page: int | None = None
-        if text.is_document:
-            page = self._sql.execute(
-                "SELECT (SELECT page FROM document_chunks WHERE owner = ? AND tile_start <= ? "
-                "ORDER BY position DESC LIMIT 1)",
-                (text.key, place.start),
-            ).get
-        status: Literal["exact", "spacing", "case"] = "spacing" if place.case else "case"
-        return Quotation(
-            status="elsewhere" if not there else "exact" if place.exact else status,
-            exact=place.exact,
-            case=place.case,
-            item=_item(self._sql, self._store, text),
-            start=place.start,
-            end=place.end,
-            first_line=first_line,
-            last_line=first_line + text.text.count("\n", place.start, place.end),
-            page=page,
-            text=text.text[place.start : place.end],
-            text_sha256=_sha256(text),
-            searched=self._searched,
-        )
+    text, place, there = found
+    page: int | None = None
+    if text.is_document:
+        page = sql.execute(
+            "SELECT (SELECT page FROM document_chunks WHERE owner = ? AND tile_start <= ? "
+            "ORDER BY position DESC LIMIT 1)",
+            (text.key, place.start),
+        ).get
+    first_line = text.text.count("\n", 0, place.start) + 1
+    status: Literal["exact", "spacing", "case"] = "spacing" if place.case else "case"
+    return Quotation(
+        status="elsewhere" if not there else "exact" if place.exact else status,
+        exact=place.exact,
+        case=place.case,
+        item=_item(sql, store, text),
+        start=place.start,
+        end=place.end,
+        first_line=first_line,
+        last_line=first_line + text.text.count("\n", place.start, place.end),
+        page=page,
+        text=text.text[place.start : place.end],
+        text_sha256=_sha256(text),
+        searched=searched,
+    )
 
 
-def _place_in(stated: StatedPlace, text: str) -> tuple[QuotationPlace | None, bool]:
-    """A place of the quotation in the text that was named, and whether it is in the part that was.
+def _anywhere(
+    sql: Sql, store: OpenStore, quotation: str
+) -> Iterator[tuple[int, StoredText, QuotationPlace | None]]:
+    """Each text with its number, read once for the quotation as it is, then for one with other
+    spacing, then in other case.
+    """
+    for exact, case in ((True, True), (False, True), (False, False)):
+        for number, each in enumerate(stored_texts(sql, store, checked_filters()), 1):
+            _check()
+            may_have = not exact or quotation in each.text
+            yield number, each, find(each.text, quotation, case=case) if may_have else None
 
-    The first one in that part, or else the first one.
+
+def _in_stated(
+    stated: StatedPlace, quotation: str
+) -> tuple[StoredText, QuotationPlace, bool] | None:
+    """The text that was named, the first place of the quotation in the part that was, or else
+    anywhere in it, and whether it is in that part.
     """
     first = None
     for case in (True, False):
-        for place in places(stated.text.text, text, case=case):
+        for place in places(stated.text.text, quotation, case=case):
             if place.start < stated.end and place.end > stated.start:
-                return place, True
+                return stated.text, place, True
             first = first or place
-    return first, False
+    return (stated.text, first, False) if first else None
 
 
 def _check() -> None:
