@@ -147,9 +147,10 @@ def fits(blob: bytes, dimension: int, *, of_user: bool = False) -> bool:
 
 def is_rankable(blob: bytes, dimension: int) -> bool:
     """Whether a BLOB is an embedding of a text: float32 or float16, finite, of usable length."""
-    return len(blob) in (2 * dimension, 4 * dimension) and (
-        1e-6 <= float(np.linalg.norm(unpacked([blob], dimension))) <= 1e6
-    )
+    if len(blob) not in (2 * dimension, 4 * dimension):
+        return False
+    norm = float(np.linalg.norm(unpacked([blob], dimension)))
+    return 1e-6 <= norm <= 1e6
 
 
 def block_rows(dimension: int) -> int:
@@ -335,7 +336,8 @@ def encode(rows: Floats) -> NDArray[np.int8]:
     A zero vector has no direction, and vec0 would rank it before all others; it gets the code of an
     arbitrary direction.
     """
-    result, step = np.empty(rows.shape, np.int8), block_rows(rows.shape[1])
+    result = np.empty(rows.shape, np.int8)
+    step = block_rows(rows.shape[1])
     with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings; any code will do here
         for start in range(0, len(rows), step):
             place = slice(start, start + step)

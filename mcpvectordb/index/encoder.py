@@ -849,7 +849,8 @@ class ProvisionalEmbedder:
 
         The same model may be on its way in as the file's own: then it is not the provisional one.
         """
-        fast, active, spec = provisional_model(sql), active_model(sql), self._spec
+        fast, active = provisional_model(sql), active_model(sql)
+        spec = self._spec
         if active is None or active.digest == spec.digest:
             return None
         if fast is not None:

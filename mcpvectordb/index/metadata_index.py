@@ -66,7 +66,8 @@ def index_condition(
     """
     pieces, bindings = [], []
     for condition in conditions:
-        candidates, field = _candidates(condition), condition.field
+        candidates = _candidates(condition)
+        field = condition.field
         first, *steps = field.split(".") if isinstance(field, str) else field
         name = ".".join(steps)
         # A column has no steps, and no key with a dot in it is indexed.
