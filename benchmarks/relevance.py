@@ -1,253 +1,302 @@
-"""How well the relevance of hits predicts judgments, and its weights.
+"""How well the relevance of hits predicts judgments in files of any size, and its weights.
 
-`python -m benchmarks relevance --data DIR`
+`python -m benchmarks relevance --data DIR --data DIR`
 
-The queries of each collection are asked of its own documents, where judges said what is relevant,
-and of those of all others, where nothing is: so give collections that know nothing of each other's
-questions. Two that have the same ids of queries are translations, and neither is asked the other's.
-The weights of each kind of evidence are fitted on all collections but one, and tried on
-that one; what is printed as code is fitted on all.
+Each collection is sampled down to files of 5, 50 and 500 documents, and taken whole. Its queries
+are asked where a document is that judges called relevant, and those of all other collections, to
+which it has no answer: so give collections that know nothing of each other's questions. Two that
+have the same ids of queries are translations, and neither is asked the other's.
+
+Weights are fitted in two steps. What tells a right first hit from the best hit of a foreign query
+decides how cosine, words and number of passages count against each other; judgments of all hits,
+with the logarithm of their rank, decide what probability that is. Every collection, size and kind
+of query counts the same. Figures are of collections that were left out of the fit; weights at the
+end are fitted on all.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.collection import Collection, load
-from benchmarks.quality import sample, searches
-from benchmarks.store import filled, say
+from benchmarks.collection import Collection, Entry, load
+from benchmarks.quality import searches
+from benchmarks.store import ingest_entry, say
 from mcpvectordb import Config, Database, Scores
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.ranking.relevance import MANY_WORDS, WEAK, Weights, coverage, reread
+from mcpvectordb.embedding.embedder import OnnxEmbedder
+from mcpvectordb.index.chunks import embedding_text
+from mcpvectordb.ranking.relevance import JUDGED, Weights, reread
 from mcpvectordb.ranking.snippets import Snippets
+from mcpvectordb.records import STRONG, WEAK
 from mcpvectordb.text.query import parse_query
 from mcpvectordb.text.tokens import is_non_latin
 
 EVIDENCE = {
-    "text": ("coverage",),
-    "vector": ("cosine",),
-    "hybrid": ("cosine", "coverage"),
+    "text": ("words", "passages"),
+    "vector": ("cosine", "passages"),
+    "hybrid": ("cosine", "words", "passages"),
     "rerank": ("reread",),
 }
-PRESENT: dict[str, Callable[[Scores], float | None]] = {
-    "cosine": lambda scores: scores.vector,
-    "coverage": lambda scores: scores.reach,
-    "reread": lambda scores: scores.rerank,
-}
-READ: dict[str, Callable[[Scores], float | None]] = {
-    **PRESENT,
-    "coverage": coverage,
-    "reread": reread,
-}
-DEPTH = 10  # results of each query that are looked at
-EDGES = (0.0, 0.02, WEAK, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+# Documents of a file (0: all), how many files are sampled, and queries that are asked of each: own
+# ones, and of each other collection.
+PLAN = ((5, 40, 3, 3), (50, 10, 20, 8), (500, 3, 60, 25), (0, 1, 120, 40))
+SEED = 7
+EDGES = np.linspace(0, 1, 11)
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One result of a query: its collection, the collection of the query, evidence and judgment.
+class Hit:
+    """What is known of a hit, by the names of the weights, and whether it was judged relevant."""
 
-    `words` is the share of the query's words that it has.
-    """
+    cosine: float
+    words: float
+    reread: float
+    passages: float
+    relevant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The first hits of a query in a file of so many documents of a collection."""
 
     data: str
-    of: str
-    query: str
-    scores: Scores
-    relevant: bool
-    words: float = 0.0
+    size: int
+    foreign: bool
+    hits: Sequence[Hit]
 
     @property
-    def foreign(self) -> bool:
-        """Whether the query was made for other documents."""
-        return self.of != self.data
+    def right(self) -> bool:
+        """Whether the first hit answers it."""
+        return not self.foreign and self.hits[0].relevant
 
 
 def main(arguments: list[str]) -> None:
     """Read the options, ask, fit, print."""
     options = _options(arguments)
     collections = [load(folder) for folder in options.data]
-    with tempfile.TemporaryDirectory(prefix="relevance-") as temporary:
-        for model in options.model or [""]:
-            for mode in options.mode or ["text", "vector", "hybrid"]:
-                name, results = ask(
-                    collections,
-                    Config(model=model),
-                    mode,
-                    options.queries,
-                    options.cache or Path(temporary),
-                )
-                print(report(name, mode, results), flush=True)
+    for model in options.model or [""]:
+        for mode in options.mode or ["hybrid", "vector", "text"]:
+            with _embedding_once(), tempfile.TemporaryDirectory(prefix="relevance-") as folder:
+                file = Path(folder) / "sample.db"
+                found = list(ask(collections, Config(model=model), mode, file, options.share))
+            print(report(model or "the default model", mode, found), flush=True)
+
+
+@contextmanager
+def _embedding_once() -> Iterator[None]:
+    """Let each text be embedded once, although many samples have it."""
+    known: dict[tuple[int, bool, str], NDArray[np.float32]] = {}
+    embed = OnnxEmbedder.embed
+
+    def remembered(
+        self: OnnxEmbedder, texts: Sequence[str], *, query: bool = False
+    ) -> NDArray[np.float32]:
+        new = [text for text in dict.fromkeys(texts) if (id(self), query, text) not in known]
+        if new:
+            rows = zip(new, embed(self, new, query=query), strict=True)
+            known.update({(id(self), query, text): row for text, row in rows})
+        return np.stack([known[id(self), query, text] for text in texts])
+
+    OnnxEmbedder.embed = remembered  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        OnnxEmbedder.embed = embed  # type: ignore[method-assign]
 
 
 def ask(
-    collections: Sequence[Collection], config: Config, mode: str, queries: int, cache: Path
-) -> tuple[str, list[Result]]:
-    """The name of the model, and the first results of queries in each collection.
-
-    These are so many of its own queries, and as many of all other collections together.
-    """
-    results: list[Result] = []
+    collections: Sequence[Collection], config: Config, mode: str, file: Path, share: float
+) -> Iterator[Asked]:
+    """The first hits of all queries of the plan, or of a share of its samples."""
+    chance = random.Random(SEED)
     for asked in collections:
-        file = filled(cache, asked.digest, asked.corpus, config)
-        with Database(file.path, config=config) as db:
-            say(f"{asked.name} {file.model} {mode}")
-            latin_only = file.model in CATALOGUE and CATALOGUE[file.model].latin_only
-            others = [each for each in collections if each.queries.keys() != asked.queries.keys()]
-            for of in (asked, *others):
-                wanted = queries if of is asked else max(1, queries // len(others))
-                chosen = sample(of.queries, wanted)
-                if latin_only:
-                    chosen = {id: text for id, text in chosen.items() if not is_non_latin(text)}
-                results += _answers(db, mode, asked, of, chosen)
-    return file.model, results
+        others = [each for each in collections if each.queries.keys() != asked.queries.keys()]
+        for size, samples, own, foreign in PLAN:
+            if size >= len(asked.corpus):
+                continue
+            for number in range(max(1, round(share * samples))):
+                say(f"{asked.name}, {size or 'all'} documents, {number + 1}")
+                entries = _sample(asked, size, chance)
+                for old in file.parent.iterdir():
+                    old.unlink()
+                with Database(file, config=config) as db:
+                    for entry in entries:
+                        ingest_entry(db, entry)
+                    db.embed_pending()
+                    there = {entry.id for entry in entries}
+                    answered = [
+                        id
+                        for id, judged in asked.judged.items()
+                        if any(grade > 0 and each in there for each, grade in judged.items())
+                    ]
+                    for of, ids in [
+                        (asked, answered),
+                        *((each, list(each.queries)) for each in others),
+                    ]:
+                        most = own if of is asked else foreign
+                        for id in chance.sample(sorted(ids), min(most, len(ids))):
+                            judged = asked.judged[id] if of is asked else {}
+                            hits = list(_hits(db, mode, of.queries[id], judged))
+                            if hits:
+                                yield Asked(asked.name, size, of is not asked, hits)
 
 
-def _answers(
-    db: Database, mode: str, asked: Collection, of: Collection, queries: dict[str, str]
-) -> Iterator[Result]:
-    search = searches(db, mode)
-    for id, text in queries.items():
-        judged, snippets = asked.judged[id] if of is asked else {}, Snippets(parse_query(text))
-        for hit in search(text, limit=DEPTH):
-            if all(PRESENT[name](hit.scores) is not None for name in EVIDENCE[mode]):
-                document = hit.item.document
-                yield Result(
-                    asked.name,
-                    of.name,
-                    id,
-                    hit.scores,
-                    judged.get(document.source, 0) > 0,
-                    snippets.share(f"{document.title}\n{hit.item.text}"),
-                )
+def _sample(collection: Collection, size: int, chance: random.Random) -> list[Entry]:
+    """So many documents, most of which answer some query; all of them if that is 0."""
+    if not size:
+        return collection.corpus
+    entries = {entry.id: entry for entry in collection.corpus}
+    chosen: dict[str, None] = {}
+    for query in chance.sample(sorted(collection.queries), min(len(collection.queries), size)):
+        right = [
+            id for id, grade in collection.judged[query].items() if grade > 0 and id in entries
+        ]
+        if right and len(chosen) < 3 * size // 5:
+            chosen[chance.choice(sorted(right))] = None
+    rest = sorted(entries.keys() - chosen.keys())
+    return [entries[id] for id in (*chosen, *chance.sample(rest, size - len(chosen)))]
 
 
-def fit(results: Sequence[Result], evidence: Sequence[str]) -> Weights:
-    """The weights with maximum likelihood.
+def _hits(db: Database, mode: str, text: str, judged: dict[str, int]) -> Iterator[Hit]:
+    model = CATALOGUE.get(db.stats().model)
+    if is_non_latin(text) and (mode == "text" or (model is not None and model.latin_only)):
+        return
+    passages, share = math.log10(max(1, db.stats().chunks)), Snippets(parse_query(text)).share
+    for hit in searches(db, mode)(text, limit=JUDGED):
+        chunk, document = hit.item, hit.item.document
+        searched = embedding_text(document.title, chunk.headings, chunk.header, chunk.text)
+        scores: Scores = hit.scores
+        yield Hit(
+            scores.vector or 0.0,
+            share(searched),
+            reread(scores),
+            passages,
+            judged.get(document.source, 0) > 0,
+        )
 
-    Each collection counts the same, and so do its own queries and the foreign ones.
-    """
-    known = np.column_stack(
-        [np.ones(len(results)), *(_figures(results, name) for name in evidence)]
+
+def fit(found: Sequence[Asked], evidence: Sequence[str]) -> Weights:
+    """The weights of some kinds of evidence."""
+    clear = [each for each in found if each.right or each.foreign]
+    known = [_columns(each.hits, evidence) for each in clear]
+    first = np.array([each[0] for each in known])
+    for _ in range(3):  # the best hit of a query is the one with most evidence, by these weights
+        against = _logistic(
+            first,
+            np.array([each.right for each in clear], float),
+            _shares([(each.data, each.size, each.foreign) for each in clear]),
+            ridge=1e-3,
+        )
+        first = np.array([each[np.argmax(each @ against)] for each in known])
+    hits = [(each, rank, hit) for each in found for rank, hit in enumerate(each.hits, 1)]
+    odds = _columns([hit for _, _, hit in hits], evidence) @ against
+    logs = np.log([rank for _, rank, _ in hits])
+    base, scale, rank = _logistic(
+        np.column_stack([np.ones(len(hits)), odds, logs]),
+        np.array([hit.relevant for _, _, hit in hits], float),
+        _shares([(each.data, each.size, each.foreign) for each, _, _ in hits]),
     )
-    found = _logistic(known, np.array([each.relevant for each in results], float), shares(results))
-    return Weights(
-        **dict(zip(("base", *evidence), (round(float(each), 2) for each in found), strict=True))
-    )
+    values = {"base": base + scale * against[0], "rank": rank}
+    values |= {name: scale * each for name, each in zip(evidence, against[1:], strict=True)}
+    return Weights(**{name: round(float(each), 2) for name, each in values.items()})
 
 
-def shares(results: Sequence[Result]) -> Floats:
-    """How much each result counts."""
-    counts = Counter((each.data, each.foreign) for each in results)
-    return np.array([1 / counts[each.data, each.foreign] for each in results])
+def _columns(hits: Sequence[Hit], evidence: Sequence[str]) -> Floats:
+    return np.array([[1.0, *(getattr(hit, name) for name in evidence)] for hit in hits])
 
 
-def _figures(results: Sequence[Result], evidence: str) -> Floats:
-    return np.array([READ[evidence](each.scores) for each in results], float)
+def _shares(kinds: Sequence[tuple[str, int, bool]]) -> Floats:
+    """How much each counts, so that all kinds count the same."""
+    counts = Counter(kinds)
+    return np.array([1 / counts[each] / len(counts) for each in kinds])
 
 
-def _logistic(known: Floats, relevant: Floats, weights: Floats) -> Floats:
+def _logistic(known: Floats, relevant: Floats, shares: Floats, ridge: float = 1e-6) -> Floats:
     """Newton's method, with a little ridge for evidence that separates the classes."""
     found = np.zeros(known.shape[1])
-    ridge = 1e-6 * np.eye(len(found))
+    held = ridge * np.diag([0.0, *np.var(known[:, 1:], axis=0)])
     for _ in range(50):
         chance = 1 / (1 + np.exp(-known @ found))
-        slope = known.T @ (weights * (relevant - chance)) - ridge @ found
-        bend = (known * (weights * chance * (1 - chance))[:, None]).T @ known + ridge
-        found = found + np.linalg.solve(bend, slope)
+        slope = known.T @ (shares * (relevant - chance)) - held @ found
+        bend = (known * (shares * chance * (1 - chance))[:, None]).T @ known + held
+        found = found + np.linalg.solve(bend + 1e-12 * np.eye(len(found)), slope)
     return found
 
 
-def chances(results: Sequence[Result], weights: Weights) -> Floats:
-    """What the weights make of the evidence of each result."""
-    return np.array([weights.chance(each.scores) for each in results])
+def relevance(found: Asked, weights: Weights) -> Floats:
+    """What the weights make of the hits of a query; never more than of the hit before."""
+    odds = [
+        weights.base
+        + weights.cosine * hit.cosine
+        + weights.words * hit.words
+        + weights.reread * hit.reread
+        + weights.passages * hit.passages
+        + weights.rank * math.log(rank)
+        for rank, hit in enumerate(found.hits, 1)
+    ]
+    return np.asarray(np.maximum.accumulate((1 / (1 + np.exp(-np.array(odds))))[::-1])[::-1])
 
 
 def calibration_error(chance: Floats, relevant: Floats) -> float:
-    """The expected calibration error: |probability - share of relevant|, by buckets."""
-    buckets = [_within(chance, low, high) for low, high in pairwise(EDGES)]
-    return float(
-        sum(abs(np.sum(chance[each] - relevant[each])) for each in buckets) / max(1, len(chance))
-    )
+    """The expected calibration error: |probability - share of relevant|, by ten buckets."""
+    buckets = np.digitize(chance, EDGES[1:-1])
+    return sum(
+        abs(float(np.sum(chance[buckets == each] - relevant[buckets == each])))
+        for each in range(len(EDGES) - 1)
+    ) / max(1, len(chance))
 
 
-def _within(chance: Floats, low: float, high: float) -> NDArray[np.bool_]:
-    return (chance >= low) & ((chance < high) | (high == EDGES[-1]))
-
-
-def report(model: str, mode: str, results: Sequence[Result]) -> str:
-    """A table of predictions for collections that were left out, and the weights fitted on all."""
-    evidence, names = EVIDENCE[mode], list(dict.fromkeys(each.data for each in results))
-    unseen = {name: [each for each in results if each.data == name] for name in names}
-    predicted = {
-        name: chances(unseen[name], fit([each for each in results if each.data != name], evidence))
-        for name in names
-    }
-    heads = [f"{name}, {whose}" for name in names for whose in ("own", "foreign")]
+def report(model: str, mode: str, found: Sequence[Asked]) -> str:
+    """The figures of collections that were left out, by size, and the weights fitted on all."""
+    names = list(dict.fromkeys(each.data for each in found))
+    predicted: list[tuple[Asked, Floats]] = []
+    for name in names:
+        weights = fit([each for each in found if each.data != name], EVIDENCE[mode])
+        predicted += [(each, relevance(each, weights)) for each in found if each.data == name]
+    heads = ("right: weak", "right: strong", "foreign: weak", "foreign: strong", "error", "of own")
     lines = [
         f"### {mode}, {model}",
         "",
-        f"| relevance | {' | '.join(heads)} |",
-        "|---|" + "--:|" * len(heads),
+        f"| documents | collection | {' | '.join(heads)} |",
+        "|--:|---|" + "--:|" * len(heads),
     ]
-    for low, high in pairwise(EDGES):
-        cells = [
-            cell
-            for name in names
-            for cell in _cells(unseen[name], _within(predicted[name], low, high))
-        ]
-        lines.append(_row(f"{low:g} to {high:g}", cells))
-    lines += [
-        _row(what, [cell for name in names for cell in figures(unseen[name], predicted[name])])
-        for what, figures in (
-            ("queries with the verdict that nothing relevant was found", _warned),
-            ("calibration error", _errors),
-        )
-    ]
-    return "\n".join([*lines, "", f"fitted on all: {fit(results, evidence)}", ""])
+    for size in dict.fromkeys(each.size for each in found):
+        of_size = [pair for pair in predicted if pair[0].size == size]
+        for name in [*names, "all"]:
+            some = [pair for pair in of_size if name in ("all", pair[0].data)]
+            if some:
+                lines.append(f"| {size or 'all'} | {name} | {' | '.join(_figures(some))} |")
+    return "\n".join([*lines, "", f"fitted on all: {fit(found, EVIDENCE[mode])}", ""])
 
 
-def _row(name: str, cells: list[str]) -> str:
-    return f"| {name} | {' | '.join(cells)} |"
+def _figures(some: Sequence[tuple[Asked, Floats]]) -> Iterator[str]:
+    """Shares of queries by confidence in their first hit, and calibration errors of all hits."""
 
+    def share(which: Callable[[Asked], bool], what: Callable[[float], bool]) -> str:
+        first = [what(chances[0]) for each, chances in some if which(each)]
+        return f"{np.mean(first):.3f}" if first else ""
 
-def _cells(results: Sequence[Result], within: NDArray[np.bool_]) -> Iterator[str]:
-    """The share of relevant results of own queries in a bucket; counts of own and foreign ones."""
-    chosen = [each for each, inside in zip(results, within, strict=True) if inside]
-    own = [each.relevant for each in chosen if not each.foreign]
-    yield f"{np.mean(own):.2f} ({len(own)})" if own else ""
-    yield f"{len(chosen) - len(own)}"
-
-
-def _warned(results: Sequence[Result], chance: Floats) -> Iterator[str]:
-    warned: dict[tuple[bool, str], bool] = {}
-    for each, found in zip(results, chance, strict=True):
-        key = (each.foreign, f"{each.of} {each.query}")
-        weak = found < WEAK and each.words < MANY_WORDS
-        warned[key] = weak and warned.get(key, True)
-    for foreign in (False, True):
-        of_these = [weak for (strange, _), weak in warned.items() if strange == foreign]
-        yield f"{np.mean(of_these):.3f}"
-
-
-def _errors(results: Sequence[Result], chance: Floats) -> Iterator[str]:
-    relevant, foreign = (
-        np.array([getattr(each, name) for each in results], float)
-        for name in ("relevant", "foreign")
-    )
-    for these in (foreign == 0, foreign == 1):
-        yield f"{calibration_error(chance[these], relevant[these]):.3f}"
+    for which in (lambda each: each.right, lambda each: each.foreign):
+        yield share(which, lambda chance: chance < WEAK)
+        yield share(which, lambda chance: chance >= STRONG)
+    for pairs in (some, [pair for pair in some if not pair[0].foreign]):
+        chance = np.concatenate([chances for _, chances in pairs])
+        relevant = np.array([hit.relevant for each, _ in pairs for hit in each.hits], float)
+        yield f"{calibration_error(chance, relevant):.3f}"
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -270,17 +319,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         "--mode",
         action="append",
         choices=list(EVIDENCE),
-        help="how to search [text, vector, hybrid]",
+        help="how to search [hybrid, vector, text]",
     )
     parser.add_argument(
-        "--queries",
-        type=int,
-        default=300,
-        metavar="N",
-        help="ask so many queries of each kind [300]",
-    )
-    parser.add_argument(
-        "--cache", type=Path, metavar="DIR", help="keep the filled databases here for the next run"
+        "--share",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="take this share of the sampled files [1]",
     )
     options = parser.parse_args(arguments)
     if len(options.data) < 2:

@@ -58,7 +58,7 @@ def _fill(path: Path, corpus: Iterable[Entry], config: Config) -> Filled:
     begin = time.perf_counter()
     with Database(path, config=config) as db:
         for entry in corpus:
-            _ingest(db, entry)
+            ingest_entry(db, entry)
         db.embed_pending(progress=_Report())
         seconds = time.perf_counter() - begin
         stats = db.stats()
@@ -67,7 +67,7 @@ def _fill(path: Path, corpus: Iterable[Entry], config: Config) -> Filled:
     )
 
 
-def _ingest(db: Database, entry: Entry) -> None:
+def ingest_entry(db: Database, entry: Entry) -> None:
     """Ingest entries as a user would; an entry without text has its title as its text."""
     text = entry.text if entry.text.strip() else entry.title
     if text.strip():

@@ -6,13 +6,14 @@
 A time without an offset is UTC. A date as the end of a period means its last microsecond. Stored
 texts sort in the order of their times.
 
-Filters also take 2025, 2025-11, today, yesterday and ages such as 7d; see `named_period`.
+Filters also take 2025, 2025-11, today, yesterday and ages such as 7d; see `named_period`. Questions
+name times in words ("on 7 May 2023", "last May", "two weeks ago"): see `spoken_period`.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from mcpvectordb.errors import InvalidInput
@@ -174,3 +175,140 @@ def _sortable(moment: datetime) -> str:
     """
     text = moment.astimezone(UTC).replace(tzinfo=None).isoformat()
     return text.rstrip("0") if "." in text else text
+
+
+# Times as people name them in a sentence.
+
+_MONTHS = (
+    "january february march april may june july august september october november december".split()
+)
+_ANY_MONTH = rf"(?P<month>{'|'.join(f'{name}|{name[:3]}' for name in _MONTHS)})\.?"
+_ANY_YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
+_ANY_DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?\b"
+_SPOKEN_DAYS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?P<year>[0-9]{4})-(?P<number>[0-9]{2})-(?P<day>[0-9]{2})",
+        rf"\b{_ANY_DAY}(?: of)? {_ANY_MONTH}\b,?(?: ?{_ANY_YEAR})?",
+        rf"\b{_ANY_MONTH} {_ANY_DAY},?(?: ?{_ANY_YEAR})?",
+    )
+]
+_SPOKEN_PERIODS = [  # "may" alone is a verb
+    *_SPOKEN_DAYS,
+    re.compile(rf"\b{_ANY_MONTH},? {_ANY_YEAR}", re.IGNORECASE),
+    re.compile(
+        rf"\b(?:in|during|since|until|by|from|of|last|this|early|mid|late)[ -]{_ANY_MONTH}\b",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\b{_ANY_YEAR}"),
+]
+_RELATIVE_DAY = re.compile(r"\b(today|yesterday)\b", re.IGNORECASE)
+_RELATIVE_PERIOD = re.compile(r"\b(?P<which>last|this) (?P<unit>week|month|year)\b", re.IGNORECASE)
+_NUMBERS = {"a": 1, "an": 1} | {
+    word: number
+    for number, word in enumerate("one two three four five six seven eight nine ten".split(), 1)
+}
+_AGO = re.compile(
+    rf"\b(?P<number>[0-9]{{1,3}}|{'|'.join(_NUMBERS)}) (?P<unit>day|week|month|year)s? ago\b",
+    re.IGNORECASE,
+)
+_DAYS_OF = {"day": 1, "week": 7, "month": 30, "year": 365}
+_TOLD_LATER = 28  # days after a time for which people still tell of it
+_TOLD_LESS = 7  # days after which they do so half as often
+
+
+class SpokenPeriod(NamedTuple):
+    """The days that a sentence names; with `yearly` it does not say of which year."""
+
+    first: date
+    last: date
+    yearly: bool = False
+
+    def closeness(self, day: date) -> float:
+        """1 for a day of the period, less in the weeks after it, when one tells of it; 0 else."""
+        years = (day.year, day.year - 1) if self.yearly else (self.first.year,)
+        late = [
+            max(0, (day - _in_year(self.last, self.last.year - self.first.year + year)).days)
+            for year in years
+            if day >= _in_year(self.first, year)
+        ]
+        latest = min(late, default=_TOLD_LATER + 1)
+        return 0.0 if latest > _TOLD_LATER else float(0.5 ** (latest / _TOLD_LESS))
+
+
+def spoken_period(text: str, today: date) -> SpokenPeriod | None:
+    """Return the time that a sentence names, such as "on 7 May", "in 2023" or "two weeks ago"."""
+    for pattern in _SPOKEN_PERIODS:
+        for match in pattern.finditer(text):
+            if found := _spoken(**match.groupdict()):
+                return found
+    try:
+        return _relative_period(text, today)
+    except (ValueError, OverflowError):  # before the year 1
+        return None
+
+
+def spoken_day(text: str) -> date | None:
+    """Return the first day that a text names with its year, such as 2023-05-08 or 8 May, 2023."""
+    for pattern in _SPOKEN_DAYS:
+        for match in pattern.finditer(text):
+            found = _spoken(**match.groupdict())
+            if found and not found.yearly:
+                return found.first
+    return None
+
+
+def _spoken(
+    year: str | None = None,
+    month: str | None = None,
+    day: str | None = None,
+    number: str | None = None,
+) -> SpokenPeriod | None:
+    """The period of parts of a date; None if there is no such day."""
+    which = int(year or 2000)  # a year that has a 29 February
+    place = int(number) if number else 0
+    if month:
+        place = next(at for at, name in enumerate(_MONTHS, 1) if name[:3] == month[:3].lower())
+    try:
+        first = date(which, place or 1, int(day or 1))
+        if day:
+            return SpokenPeriod(first, first, not year)
+        return SpokenPeriod(first, _last_day(first, place), not year)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _last_day(first: date, month: int) -> date:
+    """The last day of the month that begins with `first`, or without one of the year."""
+    if not month or month == 12:
+        return date(first.year, 12, 31)
+    return date(first.year, month + 1, 1) - timedelta(days=1)
+
+
+def _relative_period(text: str, today: date) -> SpokenPeriod | None:
+    if match := _RELATIVE_DAY.search(text):
+        day = today - timedelta(days=_DAYS_AGO[match[1].lower()])
+        return SpokenPeriod(day, day)
+    if match := _AGO.search(text):
+        number, days = match["number"].lower(), _DAYS_OF[match["unit"].lower()]
+        count = _NUMBERS.get(number) or int(number)
+        day, around = today - timedelta(days=count * days), timedelta(days=days // 2)
+        return SpokenPeriod(day - around, day + around)
+    if match := _RELATIVE_PERIOD.search(text):
+        unit, back = match["unit"].lower(), match["which"].lower() == "last"
+        if unit == "week":
+            monday = today - timedelta(days=today.weekday() + 7 * back)
+            return SpokenPeriod(monday, monday + timedelta(days=6))
+        if unit == "year":
+            return _spoken(year=f"{today.year - back:04}")
+        month = today.replace(day=1) - timedelta(days=int(back))
+        return SpokenPeriod(month.replace(day=1), _last_day(month.replace(day=1), month.month))
+    return None
+
+
+def _in_year(day: date, year: int) -> date:
+    """The same day in another year; 28 February where there is no 29."""
+    try:
+        return day.replace(year=max(1, min(9999, year)))
+    except ValueError:
+        return day.replace(year=max(1, min(9999, year)), day=28)

@@ -27,6 +27,10 @@ T = TypeVar("T")
 Mode = Literal["hybrid", "text", "vector"]
 Status = Literal["indexed", "replaced", "updated", "unchanged"]
 Metric = Literal["cosine", "dot", "euclidean"]
+Confidence = Literal["strong", "possible", "weak"]
+
+# The least relevance of a strong match, and of one that is not weak.
+STRONG, WEAK = 0.3, 0.13
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -350,7 +354,6 @@ class Scores(Record):
     vector_rank
     rrf           reciprocal rank fusion: Σ 1 / (k + rank)
     rerank        the score of the cross-encoder, 0 to 1
-    reach         the BM25 of an average chunk that has every word of the query once
     recency       by what the score was multiplied because of the item's age, 0 to 1 (`newer`)
     provisional   whether `vector` is a cosine by the faster model that embeds what still waits for
                   the file's own; such cosines do not compare with others
@@ -362,7 +365,6 @@ class Scores(Record):
     vector_rank: int | None = None
     rrf: float | None = None
     rerank: float | None = None
-    reach: float | None = None
     recency: float | None = None
     provisional: bool = False
 
@@ -375,8 +377,8 @@ class Scores(Record):
 class Hit(Record, Generic[T]):
     """An item that a search found; `score` is 0 to 1, or by the metric of a store of vectors.
 
-    relevance    the probability that a judge calls it relevant, the same for equal passages; None
-                 where that was not calibrated (`Results.uncalibrated` says why)
+    relevance    the probability that a judge calls it relevant, which never rises from one hit to
+                 the next; None where that was not calibrated (`Results.uncalibrated` says why)
     line         the number of the line that has most words of the query; the first if none has
     snippet      that line with its neighbours, each as `number: line`
     folded       items that say nothing that this one does not say (`fold`), best first
@@ -395,6 +397,19 @@ class Hit(Record, Generic[T]):
     more: int = 0
     passage: str = ""
     highlighted: str | None = None
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """The relevance in a word: strong, possible or weak; None where it is not known."""
+        if self.relevance is None:
+            return None
+        if self.relevance >= STRONG:
+            return "strong"
+        return "possible" if self.relevance >= WEAK else "weak"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields in JSON's types, and the confidence."""
+        return {**super().to_dict(), "confidence": self.confidence}
 
     @classmethod
     def shown_by(cls, show: Callable[[], tuple[int, str]], **values: Any) -> Hit[T]:
@@ -484,6 +499,11 @@ class Results(Record, Sequence[Hit[T]]):
 
     def __iter__(self) -> Iterator[Hit[T]]:
         return iter(self.hits)
+
+    @property
+    def weak_from(self) -> int | None:
+        """The index of the first weak hit, below which all are weak; None if none is."""
+        return next((at for at, hit in enumerate(self.hits) if hit.confidence == "weak"), None)
 
 
 class Embedded(Record):

@@ -34,6 +34,7 @@ from typing_extensions import is_typeddict
 
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.shown import Function
 
 MAX_DEPTH = 32
 MAX_VALUES = 1_000_000
@@ -70,6 +71,16 @@ def within(name: str, value: float, least: int, most: int, hint: str = "") -> No
         raise InvalidInput(f"{name} must be {least} to {most}, not {value}{hint}")
 
 
+def listed_last(names: str) -> Callable[[Function], Function]:
+    """A decorator: the schema of a tool lists these of its parameters last, in this order."""
+
+    def marked(function: Function) -> Function:
+        function.__dict__["listed_last"] = names.split()
+        return function
+
+    return marked
+
+
 class Arguments:
     """The keyword-only parameters of a tool function, without the one for the server's Grant."""
 
@@ -91,6 +102,8 @@ class Arguments:
                 self._defaults |= {
                     name: None if accepts_null(kind) else False for name, kind in more.items()
                 }
+        for name in function.__dict__.get("listed_last", ()):
+            self.kinds[name] = self.kinds.pop(name)
         self._optional = {name for name, each in self._defaults.items() if each is not ...}
         members: dict[str, Any] = {
             name: (_described(kind), self._defaults[name]) for name, kind in self.kinds.items()

@@ -6,12 +6,11 @@ import asyncio
 import errno
 import ipaddress
 import logging
-import os
 import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -29,6 +28,9 @@ LET_IN = "mcpvectordb.let_in"
 MIN_TOKEN = 16
 """Fewest characters of a bearer token."""
 
+MAX_BODY = 16 * 1024 * 1024
+"""Most bytes of one request: room for an image of 10 MB in base64."""
+
 _POLICY_VIOLATION = 1008  # of RFC 6455, for a WebSocket that is closed because it is not allowed
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -43,25 +45,6 @@ def half_of_the_descriptors() -> int:
         if soft != resource.RLIM_INFINITY:
             most = min(most, soft // 2)
     return max(most, 8)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HttpLimits:
-    """Limits of the HTTP server.
-
-    max_body          bytes of one request: room for an image of 10 MB in base64
-    head_seconds      time for a client to send the head of a request
-    shutdown_seconds  time for open requests to finish when the server stops
-    connections       most that are open at once; 0 for `half_of_the_descriptors`
-    """
-
-    max_body: int = 16 * 1024 * 1024
-    head_seconds: float = 10.0
-    shutdown_seconds: int = 3
-    connections: int = 0
-
-
-LIMITS = HttpLimits()
 
 
 class Gate:
@@ -146,7 +129,7 @@ class Connection(H11Protocol):
     server nor ends what others have asked for.
     """
 
-    head_seconds = LIMITS.head_seconds
+    head_seconds: ClassVar[float]
     most: ClassVar[int]
     opened: ClassVar[dict[Connection, None]]  # those in front have been silent for longest
     log: ClassVar[SeldomLog]
@@ -198,12 +181,18 @@ class Connection(H11Protocol):
             self.transport.abort()
 
 
-def uvicorn_server(app: ASGIApp, limits: HttpLimits = LIMITS) -> uvicorn.Server:
-    """The HTTP server for an application, with our limits and without logs of its own."""
+def uvicorn_server(
+    app: ASGIApp, *, head_timeout: float = 10.0, shutdown_seconds: int = 3, connections: int = 0
+) -> uvicorn.Server:
+    """The HTTP server for an application, with our limits and without logs of its own.
+
+    A client has so many seconds for the head of a request, open requests have so many to finish
+    when the server stops; so many connections are open at once, 0 for `half_of_the_descriptors`.
+    """
 
     class Limited(Connection):
-        head_seconds = limits.head_seconds
-        most = limits.connections or half_of_the_descriptors()
+        head_seconds = head_timeout
+        most = connections or half_of_the_descriptors()
         opened: ClassVar[dict[Connection, None]] = {}
         log = SeldomLog(
             f"%d connections were closed for newer ones: at most {most} are open at once"
@@ -218,7 +207,7 @@ def uvicorn_server(app: ASGIApp, limits: HttpLimits = LIMITS) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         lifespan="on",
-        timeout_graceful_shutdown=limits.shutdown_seconds,
+        timeout_graceful_shutdown=shutdown_seconds,
     )
     return uvicorn.Server(config)
 
@@ -233,7 +222,7 @@ class Listener(socket.socket):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._taken, self._spare = False, _spare_descriptor()
+        self._taken, self._spare = False, socket.socket()
         self._log = SeldomLog("%d connections were refused: there are no descriptors left")
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -253,31 +242,20 @@ class Listener(socket.socket):
 
     def _refuse(self) -> None:
         self._log.happened()
-        self._release()
+        self._spare.close()
         try:
             super().accept()[0].close()
         except BlockingIOError:
             pass  # whoever waited has gone
         except OSError:
             time.sleep(0.01)  # others were quicker, and the loop will ask again at once
-        self._spare = _spare_descriptor()
+        with suppress(OSError):  # then there is none until the next time
+            self._spare = socket.socket()
 
     def close(self) -> None:
         """Close it."""
-        self._release()
+        self._spare.close()
         super().close()
-
-    def _release(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-        self._spare = None
-
-
-def _spare_descriptor() -> int | None:
-    try:
-        return os.open(os.devnull, os.O_RDONLY)
-    except OSError:
-        return None
 
 
 def listen(host: str, port: int) -> Listener:

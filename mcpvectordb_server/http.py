@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcpvectordb import InvalidInput
 from mcpvectordb_server.connections import (
     LET_IN,
-    LIMITS,
+    MAX_BODY,
     Gate,
     bearer_token,
     host_of,
@@ -111,13 +111,13 @@ class AnsweredMessages:
             return
         read: deque[Message] = deque()
         body, more = bytearray(), True
-        while more and len(body) <= LIMITS.max_body:
+        while more and len(body) <= MAX_BODY:
             read.append(await receive())
             body += read[-1].get("body", b"")
             more = read[-1].get("more_body", False)
         reason = ""
         with suppress(ValueError):  # which the SDK answers, and a body beyond the limit
-            reason = _refusal(from_json(body)) if len(body) <= LIMITS.max_body else ""
+            reason = _refusal(from_json(body)) if len(body) <= MAX_BODY else ""
         if reason:
             error = {"code": INVALID_REQUEST, "message": f"Invalid request: {reason}"}
             answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
@@ -145,11 +145,11 @@ def application(
     """The ASGI application for a transport, behind the access gate."""
     if transport != "sse":
         app = server.streamable_http_app(
-            max_request_body_size=LIMITS.max_body, transport_security=_SDK_SECURITY
+            max_request_body_size=MAX_BODY, transport_security=_SDK_SECURITY
         )
         return AccessGate(AnsweredMessages(app), token=token, hosts=hosts)
     sse = SseServerTransport(
-        "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=LIMITS.max_body
+        "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=MAX_BODY
     )
 
     async def connect(request: Request) -> Response:

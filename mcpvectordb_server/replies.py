@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from mcpvectordb_server.shown import JsonReply
 
@@ -62,13 +62,6 @@ class Reply:
     failed: bool = False
 
 
-class EncodedJson(NamedTuple):
-    """A value as it is sent, and its JSON text."""
-
-    value: Any
-    text: str
-
-
 def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
     """The Reply for a tool's return value, at most MAX_REPLY long; `more` says how to get the rest.
 
@@ -79,14 +72,14 @@ def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
     if isinstance(value, Reply):
         return _bounded(value, more)
     if not isinstance(value, list):
-        fitted = fit(value, MAX_REPLY, more)
-        return Reply(content=(Text(text=fitted.text),), structured=fitted.value)
+        fitted, text = fit(value, MAX_REPLY, more)
+        return Reply(content=(Text(text=text),), structured=fitted)
     encoded = [_encode(item) for item in value]
-    count = _count_that_fits([len(each.text) for each in encoded], MAX_REPLY)
+    count = _count_that_fits([len(text) for _, text in encoded], MAX_REPLY)
     kept = encoded[:count]
-    blocks = [Text(text=f"[{', '.join(each.text for each in kept)}]")]
+    blocks = [Text(text=f"[{', '.join(text for _, text in kept)}]")]
     # MCP's structured content must be an object, so a list is put into one.
-    structured: dict[str, Any] = {"result": [each.value for each in kept]}
+    structured: dict[str, Any] = {"result": [each for each, _ in kept]}
     if count < len(value):
         left_out = f"[only the first {count} of {len(value)} are here]; {more}"
         blocks.append(Text(text=left_out))
@@ -144,23 +137,22 @@ def prefix_that_fits(text: str, room: int) -> str:
     return text[:length]
 
 
-def fit(value: dict[str, Any], cap: int, more: str) -> EncodedJson:
+def fit(value: dict[str, Any], cap: int, more: str) -> tuple[dict[str, Any], str]:
     """`value` and its JSON text, cut to at most `cap` characters.
 
     The end of its longest list is left out first, then the ends of its strings are cut.
     """
-    encoded = _encode(value)
-    if len(encoded.text) <= cap:
-        return encoded
+    value, text = _encode(value)
     room = cap - _NOTE
-    encoded = _with_shorter_list(encoded, cap, room, more)
-    if len(encoded.text) <= cap:
-        return encoded
-    shorter = _with_shorter_strings(encoded.value, room)
+    if len(text) > cap:
+        value, text = _with_shorter_list(value, text, cap, room, more)
+    if len(text) <= cap:
+        return value, text
+    shorter = _with_shorter_strings(value, room)
     shorter.setdefault(
         "truncated", f"long texts were cut to keep this reply under {cap:,} characters; {more}"
     )
-    return EncodedJson(shorter, to_json(shorter))
+    return shorter, to_json(shorter)
 
 
 def cut(text: str, longest: int) -> str:
@@ -170,10 +162,10 @@ def cut(text: str, longest: int) -> str:
     return f"{text[:longest]} [… {len(text) - longest:,} more characters]"
 
 
-def _encode(value: Any) -> EncodedJson:
-    """`value` and its JSON text; lone surrogates, which UTF-8 cannot carry, are replaced by "?".
+def _encode(value: Any) -> tuple[Any, str]:
+    """`value` as it is sent, and its JSON text.
 
-    A file name can contain them.
+    Lone surrogates, which a file name can contain and UTF-8 cannot carry, are replaced by "?".
     """
     text = to_json(value)
     try:
@@ -181,7 +173,7 @@ def _encode(value: Any) -> EncodedJson:
     except UnicodeEncodeError:
         value = json.loads(text.encode("utf-8", "replace"))
         text = to_json(value)
-    return EncodedJson(value, text)
+    return value, text
 
 
 def _count_that_fits(lengths: Sequence[int], room: int) -> int:
@@ -194,20 +186,21 @@ def _count_that_fits(lengths: Sequence[int], room: int) -> int:
     return len(lengths)
 
 
-def _with_shorter_list(encoded: EncodedJson, cap: int, room: int, more: str) -> EncodedJson:
+def _with_shorter_list(
+    value: dict[str, Any], text: str, cap: int, room: int, more: str
+) -> tuple[dict[str, Any], str]:
     """The object without the end of its longest list, if it has a list of several items."""
-    value: dict[str, Any] = encoded.value
     lengths = {
         key: [len(to_json(item)) for item in each]
         for key, each in value.items()
         if isinstance(each, list) and len(each) > 1
     }
     if not lengths:
-        return encoded
+        return value, text
     # A list of n items has n - 1 separators of two characters and two brackets.
     totals = {key: sum(each) + 2 * len(each) for key, each in lengths.items()}
     key = max(totals, key=totals.__getitem__)
-    rest = len(encoded.text) - totals[key]
+    rest = len(text) - totals[key]
     items = value[key]
     kept = items[: _count_that_fits(lengths[key], room - rest)]
     shorter = {**value, key: kept}
@@ -218,7 +211,7 @@ def _with_shorter_list(encoded: EncodedJson, cap: int, room: int, more: str) -> 
         f"only the first {len(kept)} of {len(items)} {key} are here, to keep this reply under "
         f"{cap:,} characters; {more}"
     )
-    return EncodedJson(shorter, to_json(shorter))
+    return shorter, to_json(shorter)
 
 
 def _with_shorter_strings(value: dict[str, Any], room: int) -> dict[str, Any]:
@@ -258,7 +251,7 @@ def _bounded(reply: Reply, more: str) -> Reply:
             text = f"{text[:room]}\n\n[… {len(text) - room:,} more characters; {more}]"
         blocks.append(replace(block, text=text))
         room -= len(text)
-    structured = None if reply.structured is None else fit(reply.structured, MAX_REPLY, more).value
+    structured = None if reply.structured is None else fit(reply.structured, MAX_REPLY, more)[0]
     return replace(reply, content=tuple(blocks), structured=structured)
 
 

@@ -25,6 +25,7 @@ class ResultRow(NamedTuple):
     """A hit in the output formats; `docid` and `file` are names that `get` takes."""
 
     docid: str
+    confidence: str
     relevance: float | str
     score: float
     file: str
@@ -45,6 +46,7 @@ def _row(db: Database, hit: Hit[Chunk]) -> ResultRow:
     context = "\n\n".join(db.documents.descriptions(document.library, document.source))
     return ResultRow(
         f"#{document.hash[:6]}",
+        hit.confidence or "",
         "" if hit.relevance is None else round(hit.relevance, 4),
         round(hit.score, 4),
         document.path,
@@ -68,15 +70,15 @@ def markdown(rows: list[ResultRow]) -> str:
     """Markdown: a section per hit with its lines as a quotation."""
     return "\n".join(
         f"## {visible_line(each.place)}\n\n"
-        f"**{visible_line(each.title)}** ({each.docid}{_relevance(each)})\n\n"
+        f"**{visible_line(each.title)}** ({_named(each)})\n\n"
         + (f"*{each.context}*\n\n" if each.context else "")
         + "".join(f"> {line}\n" for line in each.snippet.split("\n"))
         for each in rows
     )
 
 
-def _relevance(row: ResultRow) -> str:
-    return f", relevance {row.relevance:.2f}" if isinstance(row.relevance, float) else ""
+def _named(row: ResultRow) -> str:
+    return f"{row.docid}, {row.confidence} match" if row.confidence else row.docid
 
 
 def table(rows: list[ResultRow]) -> str:
@@ -113,7 +115,7 @@ FORMATS: Mapping[str, Callable[[list[ResultRow]], str]] = {
 def print_results(
     results: Results[Chunk], query: str, offset: int = 0, *, explain: bool = False
 ) -> None:
-    """Print hits as text: place, relevance and matching lines of each, then which legs ran."""
+    """Print hits as text: place, confidence and matching lines of each, then which legs ran."""
     page = StyledText()
     if results.legs and (results.verdict or not results.hits):
         page.print(results.verdict or "nothing found")
@@ -121,6 +123,9 @@ def print_results(
         page.print()
     terms = _terms(query) if page.is_styled else []
     for number, hit in enumerate(results, offset + 1):
+        if number > offset + 1 and results.weak_from == number - offset - 1:
+            page.print("weak matches below", style="dim")
+            page.print()
         page.print_parts((f"{number}. ", "bold"), *_headline(hit))
         if explain:
             page.print(_explained(hit), style="dim")
@@ -143,11 +148,11 @@ def _terms(query: str) -> list[Term]:
 
 
 def _headline(hit: Hit[Chunk]) -> list[tuple[str, str]]:
-    """Where a hit is (path and line, a link if it is a file or page), its relevance and title."""
+    """Where a hit is (path and line, a link if it is a file or page), confidence and title."""
     document, page = hit.item.document, hit.item.page
     style = f"bold link {uri}" if (uri := _uri(document.source)) else "bold"
     facts = [
-        "" if hit.relevance is None else f"relevance {hit.relevance:.2f}",
+        "" if hit.confidence is None else f"{hit.confidence} match",
         " > ".join(dict.fromkeys(filter(None, (document.title, *hit.item.headings)))),
         f"p. {page}" if page else "",
     ]

@@ -88,7 +88,8 @@ def search(
 ) -> None:
     """Find passages or documents.
 
-    "Quoted phrases" must occur, -words must not. Write -- before a query that begins with one.
+    "Quoted phrases" alone must occur, -words beside keywords must not. Write -- before a query that
+    begins with one.
     """
     query = " ".join(words)
     wanted = [form for form in FORMATS if options.pop(form)]

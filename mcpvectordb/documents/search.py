@@ -12,9 +12,10 @@ from mcpvectordb.documents.rows import DocumentFilter
 from mcpvectordb.documents.whole_documents import ReciprocalRanks, by_all_terms, positioned
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index.chunks import ChunkIndex, QueryEmbedding, embedding_text
+from mcpvectordb.index.encoder import NO_WORDS
 from mcpvectordb.ranking import ranker, relevance, variety
 from mcpvectordb.ranking.meaning import MeaningRetriever
-from mcpvectordb.ranking.ranker import NO_WORDS, Question, Ranking, Retrievers
+from mcpvectordb.ranking.ranker import Question, Ranking, Retrievers
 from mcpvectordb.ranking.snippets import Snippets
 from mcpvectordb.ranking.variety import EVERYTHING, Variety
 from mcpvectordb.records import Chunk, Hit, Results
@@ -79,30 +80,26 @@ class DocumentSearch:
             )
             which = which.published(sql)
             least = question.read_again
+            judged = max(least, relevance.JUDGED)
             ranking, chosen = self._ranked(
-                sql, question, which, embedding, max(least, question.wanted)
+                sql, question, which, embedding, max(judged, question.wanted)
             )
-            first = ranking.rows[:least]
+            first = ranking.rows[:judged]
             shown = [id for id, _, _ in (*first, *ranking.rows[question.offset : question.wanted])]
             folded = [each for id in shown for each in chosen.folded.get(id, ())]
             chunks = rows.chunks(sql, self._index, list(dict.fromkeys([*shown, *folded])))
             if least:
-                passages = [_passage(chunks[id]) for id, _, _ in first]
+                passages = [_passage(chunks[id]) for id, _, _ in first[:least]]
                 figures = self._store.reranker.scores(question.text, passages)
                 ranking.rerank(figures, positioned if question.fusion == "rrf" else ranker.blended)
-            page = ranking.page(question)
-            known = ranking.judged(
+            kept = ranking.judged(
                 question,
-                page,
-                [chunks[id].text for id, _, _ in page],
-                lambda: [_passage(chunks[id]) for id, _, _ in page],
-                lambda: self._index.has_fewer(sql, relevance.FEW_PASSAGES),
+                [
+                    (scores, chunks[id].text, _passage(chunks[id]))
+                    for id, _, scores in ranking.rows[: relevance.JUDGED]
+                ],
+                self._index.keyword.searched(sql, which.chunks),
             )
-        kept = [
-            (chunks[row[0]], row, each)
-            for row, each in zip(page, known, strict=True)
-            if each is None or each >= question.min_relevance
-        ]
         covered = {
             id: tuple(chunks[each] for each in chosen.folded[id])
             for id in shown
@@ -115,15 +112,15 @@ class DocumentSearch:
 
         hits: list[Hit[Chunk]] = [
             Hit.shown_by(
-                partial(shown_lines, chunk),
-                item=chunk,
+                partial(shown_lines, chunks[id]),
+                item=chunks[id],
                 score=score,
                 scores=scores,
                 relevance=each,
                 folded=covered.get(id, ()),
                 more=chosen.more.get(id, 0),
             )
-            for chunk, (id, score, scores), each in kept
+            for (id, score, scores), each in kept
         ]
         return ranking.results(question, hits, began, backlog=backlog)
 
@@ -146,7 +143,7 @@ class DocumentSearch:
         for depth in sorted({max(least, wanted) for least in CANDIDATES}):
             ranking = self._rank(sql, question, which, embedding, depth)
             by_id = {row[0]: row for row in ranking.rows}
-            ids, judge = list(by_id), ranking.judge
+            ids = list(by_id)
             owner = self._index.owner_of(sql, ids)
             if once:
                 best: dict[int, int] = {}
@@ -158,7 +155,6 @@ class DocumentSearch:
                 wanted,
                 owner=owner.get if question.group and not once else None,
                 text=_Texts(sql, self._index, ids).get if question.fold else None,
-                weak=lambda id: judge.is_weak(by_id[id][2]),  # noqa: B023 - called in this round
             )
             if chosen.complete or len(ranking.rows) < depth:
                 break
@@ -181,7 +177,9 @@ class DocumentSearch:
             MeaningRetriever(sql, self._index, embedding)
             if isinstance(embedding, QueryEmbedding)
             else embedding,
-            keyword.narrowed(query, which.chunks) if question.mode != "text" else which.chunks,
+            which.chunks
+            if question.mode == "text" or (query.common and question.mode == "vector")
+            else keyword.narrowed(query, which.chunks),
             embedding,
         )
         weigh = partial(rows.recency, sql)

@@ -31,7 +31,7 @@ from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.metadata import encode, library_name, storable
 from mcpvectordb.ranking import snippets
 from mcpvectordb.ranking.ranker import Fusion, Recency, checked_page
-from mcpvectordb.ranking.why_empty import unknown_name, why_empty
+from mcpvectordb.ranking.why_empty import NO_MATCH, unknown_name, why_empty
 from mcpvectordb.records import (
     Backlog,
     Chunk,
@@ -370,7 +370,8 @@ class Documents:
     ) -> Results[Chunk]:
         """The passages (chunks) or documents that answer a query best.
 
-        Any string is a query; "quoted phrases" must occur, -excluded words must not, unless `plain`
+        Any string is a query. "Quoted phrases" must occur in a query of nothing else and add to the
+        score in others; -excluded words must not occur, unless the query is a question; `plain`
         turns these operators off. `mode` is text (by words), vector (by meaning) or hybrid (by
         both). Conditions apply before the cut to `limit`. The results name the legs that ran, why
         others did not, and how many passages are not embedded yet (`backlog`). An unknown
@@ -395,7 +396,7 @@ class Documents:
         """
         text = storable(query, "query")
         question = DocumentQuestion(
-            text=without_operators(text) if plain else text,
+            text=(without_operators(text).strip() if plain else "") or text,
             mode=mode,
             limit=limit,
             offset=offset,
@@ -419,7 +420,9 @@ class Documents:
                 hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
             ]
             self._encoder.prefer(self._index, waiting)
-        note = "" if found.hits else self._why_empty(which)
+        if found.hits:
+            return found
+        note = self._why_empty(which) or found.note or (NO_MATCH if which.conditions else "")
         return dataclasses.replace(found, note=note)
 
     def backlog(self) -> Backlog:

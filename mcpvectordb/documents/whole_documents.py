@@ -27,10 +27,10 @@ from mcpvectordb import filters
 from mcpvectordb.documents.rows import DocumentFilter, path
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex, QueryEmbedding
-from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, NO_WORDS
 from mcpvectordb.index.resident import Allowed, Ranked
 from mcpvectordb.ranking.meaning import MeaningRetriever, best_of_owners
-from mcpvectordb.ranking.ranker import NO_WORDS, RRF_K, Question, Ranking, Retrievers, rrf
+from mcpvectordb.ranking.ranker import RRF_K, Question, Ranking, Retrievers, rrf
 from mcpvectordb.records import Scores
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import Sql
@@ -203,8 +203,7 @@ class ReciprocalRanks:
             rank, chunk, _ = vector.get(owner, (None, 0, 0.0))
             scores = self._scores(chunk, rank)
             rank, _, bm25 = text.get(owner, (None, 0, None))
-            reach = self._found.matched.full_score
-            scores = replace(scores, text=bm25, text_rank=rank, rrf=score, reach=reach)
+            scores = replace(scores, text=bm25, text_rank=rank, rrf=score)
             rows.append((max(votes[owner], key=votes[owner].__getitem__), scores))
         return rows
 

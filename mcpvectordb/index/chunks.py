@@ -331,11 +331,6 @@ class ChunkIndex:
             count = f"SELECT ({count}) - ({count} WHERE owner IN ({self._unpublished}))"
         return int(sql.execute(count).get)
 
-    def has_fewer(self, sql: Sql, count: int) -> bool:
-        """Whether there are fewer than so many chunks."""
-        some = f"SELECT count(*) FROM (SELECT 1 FROM {self.chunks} LIMIT ?) AS few"
-        return int(sql.execute(some, (count,)).get) < count
-
     def remove(self, sql: Sql, owner: int, most: int = -1) -> int:
         """Delete an owner's last chunks (-1: all) from indexes and tables; returns their number."""
         last = f"SELECT id FROM {self.chunks} WHERE owner = ? ORDER BY position DESC LIMIT ?"

@@ -80,6 +80,7 @@ DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not g
 # For queries that a model cannot represent: codes (E-4021 is embedded like E-4022), and letters
 # that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
+NO_WORDS = "the query has no words to look for"
 PROVISIONAL_BATCH = 256  # chunks that are embedded (0.1 s) and stored (0.01 s) at once
 
 
@@ -238,10 +239,12 @@ class Encoder:
     ) -> tuple[Backlog, QueryEmbedding | str]:
         """What waits for its embedding, and that of a query, or the reason why there is none.
 
-        A search by words alone ("text") needs neither.
+        A search by words alone ("text") needs neither, and an empty query has no meaning.
         """
         if mode == "text":
             return Backlog(), ""
+        if not text.strip():
+            return Backlog(), NO_WORDS
         backlog = self.backlog(index)
         return backlog, self.query_embedding(text, backlog, wait=wait or mode == "vector")
 

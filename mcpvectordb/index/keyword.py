@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index.resident import (
+    EVERYTHING,
     Allowed,
     Ranked,
     ResidentEntries,
@@ -39,6 +40,7 @@ TITLE_WEIGHT = 2  # an occurrence in the title counts as two in the text
 # Words that at least this share of the rows have are worth reading before they are asked for: the
 # postings of a rarer one are read in a fraction of the time of a search.
 COMMON = 1 / 500
+MANY = 1_000  # rows that a filter allows, above which they are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,30 @@ class KeywordMatch:
 
 
 NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
+
+
+def few(sql: Sql, allowed: Allowed) -> int | None:
+    """How many rows a filter allows, if these are less than MANY; otherwise None."""
+    if not allowed.select:
+        return None
+    first = f"SELECT 1 FROM ({allowed.select}) AS ids LIMIT {MANY}"
+    count = int(sql.execute(f"SELECT count(*) FROM ({first}) AS rows", allowed.bindings).get)
+    return count if count < MANY else None
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """How often rows have each term of a query (`counts`: a line for a term), and their lengths.
+
+    `frequencies` says how many of the rows that may be found have each term, `rows` how many such
+    rows there are; `average` is the average length of all rows.
+    """
+
+    counts: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    average: float
+    frequencies: NDArray[np.float64]
+    rows: int
 
 
 class KeywordIndex:
@@ -102,6 +128,11 @@ class KeywordIndex:
         return KeywordMatch(
             scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share
         )
+
+    def searched(self, sql: Sql, allowed: Allowed) -> int:
+        """How many rows are searched: of a filter that leaves many, all of the table."""
+        count = few(sql, allowed)
+        return fts5.totals(sql, self._words)[0] if count is None else count
 
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Read postings of the commonest words into so many bytes of memory, until `stopped`.
@@ -156,6 +187,29 @@ class KeywordIndex:
         excluded = f"SELECT rowid FROM {self._words} WHERE {matching}"
         return f"{matching} AND +rowid NOT IN ({excluded})", (query.match, query.excluded)
 
+    def occurrences(
+        self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
+    ) -> Occurrences:
+        """How often rows have the terms of a query; `ids` ascend. No term has a title's weight."""
+        rows, tokens = fts5.totals(sql, self._words)
+        terms = (*query.phrases, *query.terms, *query.spellings)
+        found = {
+            term: (
+                fts5.counts_in(sql, self._words, term, ids.tolist()),
+                self.frequency(sql, term, within=allowed),
+            )
+            for term in dict.fromkeys(terms)
+        }
+        lengths = fts5.lengths_of(sql, self._words, ids.tolist())
+        count = f"SELECT count(*) FROM ({allowed.select})"
+        return Occurrences(
+            np.array([[found[term][0].get(id, 0) for id in ids.tolist()] for term in terms], float),
+            np.array([lengths.get(id, 0) for id in ids.tolist()], float),
+            tokens / rows if tokens else 1.0,
+            np.array([found[term][1] for term in terms], float),
+            sql.execute(count, allowed.bindings).get if allowed.select else rows,
+        )
+
     def _frequencies(self, sql: Sql, query: Query) -> dict[str, int]:
         """The number of chunks that have each term and phrase of a query."""
         return {
@@ -163,10 +217,14 @@ class KeywordIndex:
             for term in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
-    def frequency(self, sql: Sql, expression: str, most: int = -1) -> int:
+    def frequency(
+        self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
+    ) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
-        rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? LIMIT ?"
-        return int(sql.execute(f"SELECT count(*) FROM ({rows})", (expression, most)).get)
+        inside = f"AND +rowid IN ({within.select}) " if within.select else ""
+        rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? {inside}LIMIT ?"
+        bindings = (expression, *within.bindings, most)
+        return int(sql.execute(f"SELECT count(*) FROM ({rows})", bindings).get)
 
     def each(
         self, sql: Sql, expression: str, weights: Sequence[float], owners: Allowed

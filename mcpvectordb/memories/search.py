@@ -6,17 +6,29 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 
+from mcpvectordb import dates
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index.chunks import QueryEmbedding
+from mcpvectordb.index.encoder import NO_WORDS
 from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
+from mcpvectordb.memories.surroundings import Conversations
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import OwnerRetriever
-from mcpvectordb.ranking.ranker import NO_WORDS, Question, Ranking, Recency, Retrievers, Row, rrf
+from mcpvectordb.ranking.ranker import (
+    Neighbourhood,
+    Question,
+    Ranking,
+    Recency,
+    Retrievers,
+    Row,
+    rrf,
+)
 from mcpvectordb.ranking.snippets import Snippets, highlight
 from mcpvectordb.records import Hit, Results, Scores
 from mcpvectordb.storage.dialect import Sql
@@ -52,8 +64,12 @@ PARSERS: Mapping[str, Callable[[str], FulltextQuery]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryQuestion(Question):
-    """A question, how its words are read ("any" or the name of a parser), and what to return."""
+    """A question, how its words are read ("any" or the name of a parser), and what to return.
 
+    `today` is the day from which "two weeks ago" counts.
+    """
+
+    today: date
     words: str = "any"
     stemmed: bool = True
     images: bool = False
@@ -69,9 +85,9 @@ class MemoryQuestion(Question):
     @property
     def depth(self) -> int:
         """How many memories to rank."""
-        wanted = self.wanted
+        wanted = max(self.wanted, relevance.JUDGED)
         if self.rerank:
-            wanted = max(wanted, min(RERANK_OVERFETCH * wanted, RERANK_LIMIT))
+            wanted = max(self.wanted, min(RERANK_OVERFETCH * self.wanted, RERANK_LIMIT))
         return wanted if self.recency is None else max(wanted, RECENT_DEPTH)
 
 
@@ -95,10 +111,9 @@ class MemorySearch:
                 passages = self._excerpts(sql, ranking, words)
                 figures = self._store.reranker.scores(question.text, passages)
                 ranking.rerank(figures, _by_reading)
-            hits = self._hits(sql, question, ranking, words)
-        return ranking.results(
-            question, hits, began, counts=_counts(ranking), note=words.note, backlog=backlog
-        )
+            hits = self._hits(sql, question, ranking, words, allowed)
+        ranking.note = words.note or ranking.note
+        return ranking.results(question, hits, began, counts=_counts(ranking), backlog=backlog)
 
     def _ranked(
         self,
@@ -121,6 +136,7 @@ class MemorySearch:
             words.narrowed(allowed),
             embedding,
             newest=True,
+            near=words.conversations(allowed),
         )
         weigh = partial(_weights, sql)
         if question.fusion == "convex":
@@ -140,39 +156,38 @@ class MemorySearch:
         return [passages.get(id) or excerpt(texts[id], words.terms, words.stemmed) for id in ids]
 
     def _hits(
-        self, sql: Sql, question: MemoryQuestion, ranking: Ranking, words: _Words
+        self,
+        sql: Sql,
+        question: MemoryQuestion,
+        ranking: Ranking,
+        words: _Words,
+        allowed: MemoryFilter,
     ) -> list[Hit[Memory]]:
-        page = ranking.page(question)
-        memories = by_ids(sql, self._index, [id for id, _, _ in page], images=question.images)
-        page = [row for row in page if row[0] in memories]
+        ranking.judge = replace(ranking.judge, single=True)
+        first = self._with_cosines(ranking, ranking.rows[: relevance.JUDGED])
+        ids = [id for id, _, _ in (*first, *ranking.page(question))]
+        memories = by_ids(sql, self._index, ids, images=question.images)
         passages = self._passages(sql, ranking, memories)
-        texts = [memories[id].text for id, _, _ in page]
-        known = ranking.judged(
+        texts = {id: memory.text for id, memory in memories.items()}
+        kept = ranking.judged(
             question,
-            self._with_cosines(ranking, page),
-            texts,
-            lambda: texts,
-            lambda: self._index.has_fewer(sql, relevance.FEW_PASSAGES),
+            [(scores, texts[id], texts[id]) for id, _, scores in first],
+            words.searched(allowed),
         )
-        kept = [
-            (memories[row[0]], row, each)
-            for row, each in zip(page, known, strict=True)
-            if each is None or each >= question.min_relevance
-        ]
         show = Snippets(words.query).of
         return [
             Hit.shown_by(
-                partial(show, memory.text[:SNIPPET_CHARACTERS]),
-                item=memory,
+                partial(show, texts[id][:SNIPPET_CHARACTERS]),
+                item=memories[id],
                 score=score,
                 scores=scores,
                 relevance=each,
                 passage=passages.get(id, ""),
-                highlighted=highlight(memory.text, words.terms, stemmed=words.stemmed)
+                highlighted=highlight(texts[id], words.terms, stemmed=words.stemmed)
                 if question.highlight
                 else None,
             )
-            for memory, (id, score, scores), each in kept
+            for (id, score, scores), each in kept
         ]
 
     def _with_cosines(self, ranking: Ranking, page: Sequence[Row]) -> list[Row]:
@@ -208,9 +223,10 @@ class _Words:
 
     def __init__(self, store: OpenStore, sql: Sql, question: MemoryQuestion) -> None:
         self._sql, self._fulltext = sql, store.fulltext
-        self.stemmed = question.stemmed
+        self.stemmed, self._mode = question.stemmed, question.mode
         self._keyword = self._fulltext.stems if self.stemmed else self._fulltext.spellings
         self.query = parse_query(question.text)
+        self._period = dates.spoken_period(question.text, question.today)
         parse = PARSERS.get(question.words)
         self._parsed = parse(question.text) if parse else None
         self.terms: Sequence[Term] = () if self._parsed else self.query.marked
@@ -235,9 +251,31 @@ class _Words:
         )
         return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
+    def searched(self, which: MemoryFilter) -> int:
+        """How many memories are searched."""
+        return self._keyword.searched(self._sql, which.memories)
+
+    def conversations(self, which: MemoryFilter) -> Neighbourhood | None:
+        """What surrounds memories, by the words of the question and the names and times in it.
+
+        None for words that are to be found exactly as a parser reads them.
+        """
+        if self._parsed or not self.any:
+            return None
+        exact = self.query.required or self.query.excluded
+        return Conversations(
+            self._sql,
+            self.query.content_words,
+            self._period,
+            None if exact else which,
+            lambda ids: self._keyword.occurrences(self._sql, self.query, ids, which.memories),
+        )
+
     def narrowed(self, which: MemoryFilter) -> Allowed:
         """The chunks of the memories that quoted phrases and exclusions allow."""
         if self._parsed or not (self.query.required or self.query.excluded):
+            return which.chunks
+        if self.query.common and self._mode == "vector":
             return which.chunks
         memories = self._keyword.narrowed(self.query, which.memories)
         return replace(

@@ -38,7 +38,7 @@ from mcpvectordb.memories.rows import FilterArguments, MemoryFilter
 from mcpvectordb.memories.search import MemoryQuestion, MemorySearch
 from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.ranking.ranker import RRF_K, Fusion, Recency, StatementLog, checked_page
-from mcpvectordb.ranking.why_empty import unknown_name, why_empty
+from mcpvectordb.ranking.why_empty import NO_MATCH, unknown_name, why_empty
 from mcpvectordb.records import Backlog, Mode, Page, Results
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore, every
@@ -293,10 +293,9 @@ class Memories:
         """The best memories for a query, by words ("text"), by meaning ("vector"), or by both.
 
         words    how the words of the query are read. "any": as in documents, the more of them the
-                 better, "quoted phrases" must occur and -excluded words must not; "match": all
-                 words, or any if no memory has all; "prefix": all, each as the beginning of a word;
-                 "phrase": all, one after the other; "boolean": with AND, OR, NOT, parentheses and
-                 "phrases"
+                 better, with "quoted phrases" and -excluded words; "match": all words, or any if no
+                 memory has all; "prefix": all, each as the beginning of a word; "phrase": all, one
+                 after the other; "boolean": with AND, OR, NOT, parentheses and "phrases"
         fusion   "convex" combines the scores by words and by meaning, "rrf" their reciprocal ranks,
                  where `rrf_k` is the constant: the larger, the less the first ranks stand out
         rerank   let the cross-encoder, where it is installed, order the results; where it did not,
@@ -304,6 +303,10 @@ class Memories:
         newer    prefer newer memories: with every such half-life (12h, 30d, 1y …) since one was
                  changed last its score is halved
         which    the filters of `browse`; they apply before the ranking
+
+        Where different speakers take turns in a thread, a hybrid search (`words` "any", `fusion`
+        "convex") also counts the words around a memory, and a question that names a speaker or a
+        time prefers what was said by them, or then.
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. `relevance`
         compares between queries: it is the probability that a judge would call a memory relevant,
@@ -313,15 +316,17 @@ class Memories:
         exist, their `note` says so.
         """
         english = self._config.language.casefold() == "english"
+        now = self._clock()
         asked = MemoryQuestion(
             text=storable(query, "query"),
+            today=now.date(),
             mode=mode,
             limit=limit,
             offset=offset,
             fusion=fusion,
             rrf_k=rrf_k,
             rerank=rerank,
-            recency=Recency.parse(newer, self._clock()),
+            recency=Recency.parse(newer, now),
             explain=explain,
             words=words,
             stemmed=english and words != "prefix",
@@ -333,7 +338,8 @@ class Memories:
             found = self._search.search(asked, chosen)
         if found.hits:
             return found
-        return replace(found, note="; ".join(filter(None, [found.note, self._why_empty(chosen)])))
+        note = self._why_empty(chosen) or found.note or (NO_MATCH if chosen.conditions else "")
+        return replace(found, note=note)
 
     def why_empty(self, **which: Unpack[FilterArguments]) -> str:
         """Why no memory matches, as far as the filters by themselves explain it, or "".

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -39,16 +40,15 @@ OLDEST_SERVER, OLDEST_PGVECTOR = 150000, (0, 7)
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
+
+def sql_file(name: str) -> str:
+    """The SQL in a file of this folder."""
+    return Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")
+
+
 # Temporary tables come last in the search path, so that none can stand in for a table of ours.
 # Until it is set, functions of whoever may create some in `public` could be meant.
-_SETTLE = (
-    "SELECT pg_catalog.set_config('search_path', 'mcpvectordb, ' OPERATOR(pg_catalog.||) "
-    "pg_catalog.quote_ident(coalesce((SELECT n.nspname::pg_catalog.text "
-    "FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n "
-    "ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
-    "WHERE e.extname OPERATOR(pg_catalog.=) 'vector'::pg_catalog.name), 'public')) "
-    "OPERATOR(pg_catalog.||) ', pg_temp', false), pg_catalog.current_setting('server_encoding')"
-)
+_SETTLE = sql_file("settle").encode()
 
 
 class Server:
@@ -270,26 +270,6 @@ def ours(error: psycopg.Error, name: str, secrets: Sequence[str] = ()) -> Except
 _log = logging.getLogger(__name__)
 _BINDING = re.compile(r"'[^']*'|\"[^\"]*\"|\?(\d*)")
 
-# Dates that there are, in the forms of `dates.own`.
-_DAY = (
-    "((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)"
-    "|02-(0[1-9]|1[0-9]|2[0-8]))"
-)
-_LEAP_DAY = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29"
-_TIME = "([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?"
-_OFFSET = "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-_NAMED = "(d.fields ->> 'date')"
-_WHOLE = f"left({_NAMED} || '-01-01', 10)"
-_EXACT = f"regexp_replace({_NAMED}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # not rounded
-_OWN_DATE = (
-    f"CASE WHEN left({_NAMED}, 4) IN ('0000', '0001', '9999') THEN NULL "
-    f"WHEN {_NAMED} ~ '^[0-9]{{4}}(-(0[1-9]|1[0-2]))?$' THEN {_WHOLE} || 'T00:00:00.000000+00:00' "
-    f"WHEN {_NAMED} ~ '^([0-9]{{4}}-{_DAY}|{_LEAP_DAY}){_TIME}{_OFFSET}?)?$' THEN to_char("
-    f"CASE WHEN {_NAMED} ~ '{_OFFSET}$' AND length({_NAMED}) > 10 "
-    f"THEN {_EXACT}::timestamptz AT TIME ZONE 'UTC' ELSE {_EXACT}::timestamp END, "
-    """'YYYY-MM-DD"T"HH24:MI:SS.US+00:00') END"""
-)
-
 # How much of a source stands before what its path shows of it: the folder that the library was
 # ingested from. Published are paths, and only the folders that libraries follow.
 _BEFORE = "length(d.source) - length(d.path) + length(d.library)"
@@ -307,7 +287,7 @@ DIALECT = SqlDialect(
         "vector": "(SELECT name FROM origins WHERE key = v.origin)",
     },
     metadata="fields",
-    own_date=_OWN_DATE,
+    own_date=sql_file("own_date"),  # dates that there are, in the forms of `dates.own`
     raw="e.raw",
     explain="EXPLAIN",
 )

@@ -12,18 +12,29 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import apsw
 
-from mcpvectordb.index.keyword import TITLE_WEIGHT, KeywordIndex, KeywordMatch, MemoryFulltext
-from mcpvectordb.index.resident import Allowed, Ranked
+from mcpvectordb.index.keyword import (
+    TITLE_WEIGHT,
+    KeywordIndex,
+    KeywordMatch,
+    MemoryFulltext,
+    Occurrences,
+    few,
+)
+from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
 from mcpvectordb.postgres.connection import Session
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.fts5 import TOKENIZER
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.query import K1, MIN_IDF, B, Query, full_score
 from mcpvectordb.text.tokens import index_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class WordTables(NamedTuple):
@@ -77,19 +88,65 @@ class PostgresKeywordIndex(KeywordIndex):
 
         return KeywordMatch(best, scores, *full_score(query, total, frequencies))
 
+    def searched(self, sql: Sql, allowed: Allowed) -> int:
+        """How many rows are searched: of a filter that leaves many, all of its origins."""
+        count = few(sql, allowed)
+        if count is not None:
+            return count
+        totals = f"SELECT items FROM ({_TOTALS}) AS all_rows"
+        return int(sql.execute(totals, (self._tables.shelf, searched(sql, allowed))).get)
+
     def matching(self, sql: Sql, expression: str, allowed: Allowed, limit: int) -> Ranked:
         """The best rows for an FTS5 expression by BM25."""
         return self._ranked(sql, self._parsed(expression), allowed, limit)[0]
 
+    def occurrences(
+        self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
+    ) -> Occurrences:
+        """How often rows have the terms of a query; `ids` ascend."""
+        origins, listed = searched(sql, allowed), chosen(sql, allowed, self._listed_rows)
+        terms = (*query.phrases, *query.terms, *query.spellings)
+        places = {id: place for place, id in enumerate(ids.tolist())}
+        counts, frequencies = np.zeros((len(terms), len(ids))), np.zeros(len(terms))
+        for line, term in enumerate(terms):
+            found = _rows(self._tables, self._parsed(term).phrase, origins, self._weight)
+            for item, weight in sql.execute(
+                f"SELECT item, weight FROM ({found.sql}) AS f WHERE item = ANY(?)",
+                (*found.bindings, ids.tolist()),
+            ):
+                counts[line, places[item]] = weight
+            frequencies[line] = self.frequency(sql, term, within=allowed)
+        items, average = sql.execute(_TOTALS, (self._tables.shelf, origins)).get
+        if listed.select:
+            among = f"SELECT count(*) FROM ({listed.select}) AS chosen"
+            items = sql.execute(among, listed.bindings).get
+        lengths = dict(
+            sql.execute(
+                f"SELECT id, tokens FROM {self._tables.rows} WHERE id = ANY(?)", (ids.tolist(),)
+            )
+        )
+        return Occurrences(
+            counts,
+            np.array([lengths.get(id, 0) for id in ids.tolist()], np.float64),
+            average,
+            frequencies,
+            int(items),
+        )
+
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Nothing is kept here: the server has its own memory."""
 
-    def frequency(self, sql: Sql, expression: str, most: int = -1) -> int:
+    def frequency(
+        self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
+    ) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
-        found = matching(self._tables, self._parsed(expression), searched(sql, Allowed()))
+        found = matching(self._tables, self._parsed(expression), searched(sql, within))
+        listed = chosen(sql, within, self._listed_rows)
+        inside = f"WHERE item IN ({listed.select})" if listed.select else ""
         limit = "" if most < 0 else f"LIMIT {most}"
-        statement = f"SELECT count(*) FROM ({found.sql} {limit}) AS found"
-        return int(sql.execute(statement, found.bindings).get)
+        rows = f"SELECT item FROM ({found.sql}) AS matching {inside} {limit}"
+        statement = f"SELECT count(*) FROM ({rows}) AS found"
+        return int(sql.execute(statement, (*found.bindings, *listed.bindings)).get)
 
     def each(
         self, sql: Sql, expression: str, weights: Sequence[float], owners: Allowed
@@ -407,11 +464,7 @@ def _saturated(weight: str, tokens: str) -> str:
 
 
 def _any_term(
-    tables: WordTables,
-    expression: Expression,
-    origins: list[int],
-    allowed: Allowed,
-    order: str,
+    tables: WordTables, expression: Expression, origins: list[int], allowed: Allowed, order: str
 ) -> Select:
     """(item, score, frequencies) of rows that have any of some terms, after one without an item.
 

@@ -36,7 +36,6 @@ from mcpvectordb.postgres.vector import MOST_NUMBERS
 from mcpvectordb.ranking.why_empty import unknown_name
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
-from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.store import OpenStore
 
@@ -545,8 +544,13 @@ def publish(
 ) -> Published:
     """Bring a file into a PostgreSQL database; see `Database.publish`."""
     began = time.monotonic()
-    if libraries is not None:
-        _check_libraries(store.file, libraries)
+    if isinstance(libraries, str) or (libraries is not None and not libraries):
+        raise InvalidInput("libraries must be a list of names, or None for everything")
+    with store.file.reading(limited=False) as sql:
+        known = [str(name) for (name,) in sql.execute(known_libraries.NAMES)]
+    for each in libraries or ():
+        if library_name(each) not in known:
+            raise NotFound(unknown_name("library", each, known))
     own_name = origins.name_of_file(store.file)
     if origin is None and not own_name:
         raise InvalidInput(
@@ -560,17 +564,6 @@ def publish(
             report = _PublishRun(store, server, locked, libraries, progress).publish()
         notice = schema.notice(server)
     return replace(report, notice=notice, seconds=time.monotonic() - began)
-
-
-def _check_libraries(file: File, names: Sequence[str]) -> None:
-    """Raise InvalidInput or NotFound unless these are names of libraries."""
-    if isinstance(names, str) or not names:
-        raise InvalidInput("libraries must be a list of names, or None for everything")
-    with file.reading(limited=False) as sql:
-        known = [str(name) for (name,) in sql.execute(known_libraries.NAMES)]
-    for name in names:
-        if library_name(name) not in known:
-            raise NotFound(unknown_name("library", name, known))
 
 
 class _PublishRun:

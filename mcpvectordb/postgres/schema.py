@@ -18,7 +18,7 @@ from psycopg import sql as names
 from mcpvectordb import errors
 from mcpvectordb.errors import quoted
 from mcpvectordb.postgres import staged
-from mcpvectordb.postgres.connection import OLDEST_PGVECTOR, Connection, Server
+from mcpvectordb.postgres.connection import OLDEST_PGVECTOR, Connection, Server, sql_file
 
 MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 VERSION = len(MIGRATIONS)
@@ -133,17 +133,6 @@ _SUITS = (
     "OR rolreplication OR EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)) "
     "FROM pg_roles r WHERE rolname = %s"
 )
-# Sequences of columns go with their table.
-_RELATIONS = (
-    "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'mcpvectordb'::regnamespace "
-    "AND c.relkind IN ('r', 'v', 'S') AND c.relowner <> %s AND NOT EXISTS (SELECT FROM "
-    "pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid "
-    "AND d.deptype IN ('i', 'a') AND d.refclassid = 'pg_class'::regclass)"
-)
-_ROUTINES = (
-    "SELECT p.proname, pg_get_function_identity_arguments(p.oid) FROM pg_proc p "
-    "WHERE p.pronamespace = 'mcpvectordb'::regnamespace AND p.proowner <> %s"
-)
 
 
 class SchemaOwner(NamedTuple):
@@ -182,7 +171,7 @@ def _settle(sql: Connection) -> None:
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege), sql.transaction():
         if before.may_log_in:
             _appoint(sql, role_name(sql.info.dbname), before)
-        _hand_over(sql, _owner(sql).name)
+        sql.execute(sql_file("hand_over").encode())
 
 
 def _appoint(sql: Connection, role: str, before: SchemaOwner) -> None:
@@ -210,26 +199,6 @@ def _appoint(sql: Connection, role: str, before: SchemaOwner) -> None:
         if not member[0]:
             raise psycopg.Rollback
     sql.execute(names.SQL("ALTER SCHEMA mcpvectordb OWNER TO {}").format(identifier))
-
-
-def _hand_over(sql: Connection, owner: str) -> None:
-    """Give all that is in the schema to its owner."""
-    identifier = names.Identifier(owner)
-    key: Any = sql.execute("SELECT oid FROM pg_roles WHERE rolname = %s", (owner,)).fetchone()
-    for (name,) in sql.execute(_RELATIONS, key).fetchall():
-        sql.execute(
-            names.SQL("ALTER TABLE mcpvectordb.{} OWNER TO {}").format(
-                names.Identifier(str(name)), identifier
-            )
-        )
-    for name, arguments in sql.execute(_ROUTINES, key).fetchall():
-        sql.execute(
-            names.SQL("ALTER ROUTINE mcpvectordb.{}({}) OWNER TO {}").format(
-                names.Identifier(str(name)),
-                names.SQL(str(arguments)),
-                identifier,
-            )
-        )
 
 
 # --- what roles may do: all of it is granted here, by name
@@ -288,19 +257,6 @@ _WITHDRAW = (
     ),
     "REVOKE ALL ON SCHEMA mcpvectordb FROM {} CASCADE",
 )
-# The roles that have a right on the schema or anything in it.
-_GRANTEES = """
-SELECT DISTINCT r.rolname FROM (
-    SELECT nspowner, nspacl FROM pg_namespace WHERE nspname = 'mcpvectordb'
-    UNION ALL SELECT relowner, relacl FROM pg_class
-    WHERE relnamespace = 'mcpvectordb'::regnamespace
-    UNION ALL SELECT c.relowner, t.attacl FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid
-    WHERE c.relnamespace = 'mcpvectordb'::regnamespace
-    UNION ALL SELECT proowner, proacl FROM pg_proc
-    WHERE pronamespace = 'mcpvectordb'::regnamespace
-) AS held (owner, acl), aclexplode(held.acl) AS a JOIN pg_roles r ON r.oid = a.grantee
-WHERE a.grantee <> held.owner
-"""
 
 
 def give(sql: Connection, role: str, right: Right, *, anything: bool) -> None:
@@ -323,7 +279,7 @@ def withdraw(sql: Connection, role: str | None) -> None:
 def renew(sql: Connection) -> None:
     """Give each role what `grants` says of it, and nothing else to anybody."""
     withdraw(sql, None)
-    for (role,) in sql.execute(_GRANTEES).fetchall():
+    for (role,) in sql.execute(sql_file("grantees").encode()).fetchall():
         withdraw(sql, str(role))
     granted: list[Any] = sql.execute(
         "SELECT role, bool_or(publishes), bool_or(publishes AND origin IS NULL) "

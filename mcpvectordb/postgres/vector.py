@@ -80,13 +80,7 @@ class PostgresVectorIndex(VectorIndex):
             last = rows[-1][0]
 
     def candidates(
-        self,
-        sql: Sql,
-        group: int,
-        embedding: bytes,
-        allowed: Allowed,
-        limit: int,
-        margin: int,
+        self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int, margin: int
     ) -> Embeddings:
         """The embeddings among which the nearest are, with a margin if all are compared."""
         allowed = chosen(sql, allowed, self._exact_rows)
@@ -119,12 +113,7 @@ class CodedCandidates:
     """
 
     def __init__(
-        self,
-        index: PostgresVectorIndex,
-        sql: Sql,
-        group: int,
-        dimension: int,
-        allowed: Allowed,
+        self, index: PostgresVectorIndex, sql: Sql, group: int, dimension: int, allowed: Allowed
     ) -> None:
         self._index, self._sql, self._allowed = index, sql, allowed
         self._group, self._dimension = group, dimension

@@ -19,18 +19,18 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 import apsw
 
 from mcpvectordb import dates
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index.chunks import QueryEmbedding
-from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT
+from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, NO_WORDS
 from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed, Ranked
 from mcpvectordb.ranking import relevance
@@ -51,10 +51,11 @@ FEEDBACK = 3  # best candidates towards which the query's embedding is moved
 # Candidates of each retriever that are fused with each other; deeper ones follow in tiers
 # (`tiers`), so that asking for more results does not change the first ones.
 DEPTH = 100
+# What is among the first AGREED of both retrievers is among the first KEPT of their fusion.
+AGREED, KEPT = 3, 5
 # Scores that differ by less than this are not stretched to the whole scale of 0 to 1: BM25 as a
 # share of its highest value, cosines as they are. Candidates of more than a few texts differ more.
 TEXT_SPAN, VECTOR_SPAN = 1.0, 0.2
-NO_WORDS = "the query has no words to look for"
 MODES = ("hybrid", "text", "vector")
 MAX_RESULTS = 5_000  # that are ranked: vector ranking of twice as many takes seconds
 RRF_K, MAX_RRF_K = 60, 1_000  # as in the paper of reciprocal rank fusion, and the largest allowed
@@ -212,6 +213,7 @@ class Ranking:
     matched: KeywordMatch = NO_MATCH
     verdict: str = ""
     uncalibrated: str = ""
+    note: str = ""
 
     @contextmanager
     def explaining(self, sql: Sql, question: Question, name: str) -> Iterator[None]:
@@ -222,6 +224,10 @@ class Ranking:
         with StatementLog(sql, True) as log:
             yield
         self.explained[name] = log.explained(len(self.found[name]))
+
+    def first(self, name: str) -> list[int]:
+        """The first AGREED that a retriever has found."""
+        return [id for id, _ in self.found[name][:AGREED]]
 
     def alone(self, score: float) -> float:
         """The score, 0 to 1, of what one retriever alone has found."""
@@ -264,34 +270,55 @@ class Ranking:
         return [row for row in rows if row[1] >= question.min_score]
 
     def judged(
-        self,
-        question: Question,
-        page: Sequence[Row],
-        texts: Sequence[str],
-        passages: Callable[[], Sequence[str]],
-        few: Callable[[], bool],
-    ) -> list[float | None]:
-        """The relevance of each row of a page, whose texts these are; sets the verdict.
+        self, question: Question, first: Sequence[tuple[Scores, str, str]], passages: int
+    ) -> list[tuple[Row, float | None]]:
+        """The rows of the page that are relevant enough, with their relevance; sets the verdict.
 
-        `passages` are what was searched of them, with titles and headings; `few` says whether few
-        passages were searched. Both are rarely asked for.
+        `first` are the first rows (`relevance.JUDGED` of them, if there are so many): scores, the
+        text, and what was searched of it, with titles and headings. `passages` is how many were
+        searched.
         """
-        known = relevance.shared(
-            [
-                self.judge.relevance(scores, text)
-                for (_, _, scores), text in zip(page, texts, strict=True)
-            ],
-            texts,
-        )
+        share = Snippets(self.query).share
+        evidence = [
+            relevance.Evidence(scores, text, share(searched)) for scores, text, searched in first
+        ]
+        page = self.page(question)
+        ranks = range(question.offset + 1, question.offset + len(page) + 1)
+        known = self.judge.relevance(evidence, passages, ranks)
         least = question.min_relevance
         self.uncalibrated = self.judge.reason if None in known else ""
         if least and self.uncalibrated:
             self.reasons["relevance"] = self.uncalibrated
         self.verdict = relevance.verdict(known, least)
-        if self.verdict:  # which is rare
-            words = max(map(Snippets(self.query).share, passages()), default=0.0)
-            self.verdict = relevance.verdict(known, least, words, few=few())
-        return known
+        if not page:
+            self.note = self._why_empty(question, passages)
+        return [
+            (row, each)
+            for row, each in zip(page, known, strict=True)
+            if each is None or each >= least
+        ]
+
+    def _why_empty(self, question: Question, searched: int) -> str:
+        """Why a page has no rows, as far as the question itself explains it."""
+        query = self.query
+        if not self.found:
+            return NO_WORDS if NO_WORDS in self.reasons.values() else ""
+        if not searched:
+            return ""
+        if self.rows and question.offset >= len(self.rows):
+            return f"offset {question.offset} is past the last of {len(self.rows)} results"
+        if self.rows:
+            return f"no result has a score of {question.min_score} or more"
+        if query.required:
+            phrases = " and ".join(quoted(each) for each in query.quoted)
+            return f"nothing that was searched has {phrases}, word for word" + (
+                ", and these words are too common to search by: add one that says what you look for"
+                if query.common
+                else ""
+            )
+        if query.excluded:
+            return "all that matches has a word that the query excludes by a minus"
+        return "nothing that was searched matches these words"
 
     def results(
         self, question: Question, hits: Sequence[Hit[T]], began: float, **more: Any
@@ -309,9 +336,34 @@ class Ranking:
             reasons=self.reasons,
             verdict=self.verdict,
             uncalibrated=self.uncalibrated,
+            note=self.note,
             explained=explained if question.explain else None,
             **more,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known of candidates by what surrounds them.
+
+    words    the BM25 of each together with its neighbours, None if it has none
+    meaning  the part of meaning's usual weight that is left beside such words
+    legs     further scores of each, 0 to 1, with the weight of each leg
+    """
+
+    words: Numbers | None
+    meaning: float
+    legs: Sequence[tuple[Numbers, float]]
+
+
+class Neighbourhood(Protocol):
+    """Says what surrounds candidates. It is asked about the first tier only (`tiers`)."""
+
+    def beside(self, ids: Sequence[int]) -> Sequence[int]:
+        """What stands beside candidates and may be found, too."""
+
+    def around(self, ids: NDArray[np.int64]) -> Surroundings | None:
+        """What surrounds candidates, whose ids ascend; None if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +374,7 @@ class Retrievers:
     meaning  the retriever by meaning, or the reason why there is none
     allowed  what meaning may find
     newest   whether the later of two equal candidates comes first
+    near     says what surrounds candidates, where anything may
     """
 
     sql: Sql
@@ -331,6 +384,7 @@ class Retrievers:
     allowed: Allowed
     embedding: QueryEmbedding | str
     newest: bool = False
+    near: Neighbourhood | None = None
 
     def ranking(self, question: Question) -> Ranking:
         """A ranking without rows, and with the judge of its results' relevance."""
@@ -369,8 +423,12 @@ class Retrievers:
         )
         tier = tiers([list(text), list(near)])
         if ranking.meaning is not None and "text" in ranking.found:
-            text |= ranking.matched.scores([id for id in near if id not in text])
-            fused = self._fused(ranking, ranking.meaning, text, tier)
+            if self.near is not None:
+                beside = self.near.beside([id for id, depth in tier.items() if depth == 0])
+                tier |= dict.fromkeys(beside, 0)
+            text |= ranking.matched.scores([id for id in tier if id not in text])
+            both = {*ranking.first("text")} & {*ranking.first("vector")}
+            fused = kept_high(self._fused(ranking, ranking.meaning, text, tier), both)
         else:
             fused = [(id, ranking.alone(score)) for id, score in (text or near).items()]
         recency: Mapping[int, float] = {}
@@ -379,7 +437,7 @@ class Retrievers:
             fused = weighed(fused, recency, tier)
         best = fused[:wanted]
         exact = ranking.meaning.exact([id for id, _ in best]) if ranking.meaning else {}
-        unknown, reach = (None, False), ranking.matched.full_score
+        unknown = (None, False)
         ranking.rows = [
             (
                 id,
@@ -391,7 +449,6 @@ class Retrievers:
                     vector_rank=vector_rank.get(id),
                     rrf=None,
                     rerank=None,
-                    reach=reach,
                     recency=recency.get(id),
                     provisional=exact.get(id, unknown)[1],
                 ),
@@ -414,12 +471,23 @@ class Retrievers:
         cosines = meaning.cosines(ids)
         own, provisional = self._weights(ranking.matched.code_share)
         weight = np.where(meaning.provisional(ids), provisional, own)
-        spans = [TEXT_SPAN * max(text.values(), default=0.0), VECTOR_SPAN]
+        first = depths == 0
+        known = self.near.around(ids[first]) if self.near is not None and first.any() else None
+        further: list[tuple[Numbers, float]] = []
+        if known is not None:
+            bm25[first] = bm25[first] if known.words is None else known.words
+            weight = weight * known.meaning
+            for leg, part in known.legs:
+                whole = np.full(len(ids), np.nan)
+                whole[first] = leg
+                further.append((whole, part))
+        spans = [TEXT_SPAN * bm25.max(initial=0.0), VECTOR_SPAN, *(1.0 for _ in further)]
 
         def fused(cosines: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-            return fuse(
-                ids, [bm25, cosines], [1 - weight, weight], depths, spans, newest=self.newest
-            )
+            legs = [bm25, cosines, *(leg for leg, _ in further)]
+            weights: list[Numbers | float] = [1 - weight, weight]
+            weights += [part for _, part in further]
+            return fuse(ids, legs, weights, depths, spans, newest=self.newest)
 
         best = fused(cosines)[0][:FEEDBACK].tolist()
         found, scores = fused(meaning.cosines(ids, best))
@@ -472,6 +540,21 @@ def fuse(
     scores = np.divide(sums, totals, out=np.zeros(len(ids)), where=totals > 0)
     order = np.lexsort((-ids if newest else ids, -scores, tiers))
     return ids[order], np.minimum.accumulate(scores[order])
+
+
+def kept_high(fused: Ranked, both: Set[int]) -> Ranked:
+    """A ranking with some ids among its first KEPT: what both retrievers rank high is not lost.
+
+    A combination of two scores holds that by itself, feedback from other candidates may not.
+    """
+    if both <= {id for id, _ in fused[:KEPT]}:
+        return fused
+    others = (id for id, _ in fused if id not in both)
+    high = {*both, *itertools.islice(others, KEPT - len(both))}
+    ids = sorted((id for id, _ in fused), key=lambda id: id not in high)
+    scores = dict(fused)
+    best = itertools.accumulate((scores[id] for id in reversed(ids)), max)
+    return list(zip(ids, list(best)[::-1], strict=True))
 
 
 def weighed(

@@ -1,11 +1,15 @@
-"""Relevance: the calibrated probability (0 to 1) that a judge would call a hit relevant. Pure.
+"""Relevance: how likely it is, 0 to 1, that a judge would call a hit relevant. Pure.
 
 A fused score only compares the candidates of one query: the best of them is near 1 even if none is
-relevant. The cosine, the score of a cross-encoder, and the share of a query's words that a chunk
-has mean the same for every query. Their weights (logistic regression) are fitted on judged
-collections, whose queries were also run against each other's documents, which do not answer them:
-`python -m benchmarks relevance` fits them again, evaluates them by leaving out one collection at a
-time, and prints the constants below. Half of all queries are assumed to have no answer.
+relevant. Four things mean the same for every query, in a file of five notes as in one of a million
+passages: the cosine, how many of the query's words a passage has, how many passages were searched
+(the best of many strangers is near by chance), and the rank. Where a cross-encoder has read the
+passages, its score takes the place of the first two.
+
+The weights (logistic regression) are fitted on judged collections, sampled down to files of 5, 50
+and 500 documents, whose queries were also asked of each other's documents, which do not answer
+them: `python -m benchmarks relevance` fits them again, evaluates them by leaving out one collection
+at a time, and prints the constants below. Half of all queries are assumed to have no answer.
 
 No relevance is given where nothing was judged: for other models; for meaning in other languages
 than English or, with a multilingual model, Chinese, and across languages; by words alone, for
@@ -15,77 +19,77 @@ queries in other than Latin letters.
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index.chunks import QueryEmbedding
-from mcpvectordb.records import Scores
+from mcpvectordb.records import WEAK, Scores
 from mcpvectordb.text.query import Query
 from mcpvectordb.text.tokens import CJK, is_foreign, is_non_latin
 
-# If all results have a lower relevance than this, the verdict is that nothing relevant was found,
-# unless one of them has half of the query's words: a false verdict is worse than a weak hit. It is
-# given for at most 3 % of the questions of any collection that have an answer.
-WEAK, MANY_WORDS = 0.05, 0.5
-# Among fewer passages BM25 does not tell rare words from common ones, and right answers get low
-# figures: they are shown without a verdict.
-FEW_PASSAGES = 300
-_SEPARATORS, _WORD = re.compile(r"\W+"), re.compile(r"\w+")
+# Rows whose evidence is looked at. Those below them lose by their rank alone, so that relevance
+# does not depend on how many results are asked for.
+JUDGED = 10
 ENGLISH, CHINESE = "en", "zh"
+SINGLE = -1.3  # added to the weight of the rank of memories: turns of conversations, as judged
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
+
+
+class Evidence(NamedTuple):
+    """What is known of a hit: its scores, its text, and `Snippets.share` of what was searched."""
+
+    scores: Scores
+    text: str
+    words: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
     """The log odds of being relevant: `base`, plus the weighted evidence.
 
-    All weights but the base are 0 or more.
+    `passages` is the weight of the decimal logarithm of how many were searched, and `rank` that of
+    the natural logarithm of a hit's rank: both are 0 or less, all others but the base 0 or more.
     """
 
     base: float
     cosine: float = 0.0
-    coverage: float = 0.0
+    words: float = 0.0
     reread: float = 0.0
+    passages: float = 0.0
+    rank: float = 0.0
 
-    def chance(self, scores: Scores) -> float:
-        """The probability of being relevant; evidence whose weight is 0 may be missing."""
-        log_odds = (
+    def log_odds(self, found: Evidence, passages: int) -> float:
+        """The log odds of a first hit; evidence whose weight is 0 may be missing."""
+        return (
             self.base
-            + self.cosine * min(1.0, max(-1.0, scores.vector or 0.0))
-            + self.coverage * coverage(scores)
-            + self.reread * reread(scores)
+            + self.cosine * min(1.0, max(-1.0, found.scores.vector or 0.0))
+            + self.words * found.words
+            + self.reread * reread(found.scores)
+            + self.passages * math.log10(max(1, passages))
         )
-        odds = math.exp(-abs(log_odds))
-        return 1 / (1 + odds) if log_odds >= 0 else odds / (1 + odds)
 
 
-BY_WORDS = Weights(base=-8.27, coverage=12.02)
+BY_WORDS = Weights(base=-5.49, words=7.6, passages=-0.38, rank=-0.69)
 BY_READING = Weights(base=-1.25, reread=0.29)
 BY_MEANING = {
-    "all-MiniLM-L6-v2": Weights(base=-6.3, cosine=9.13),
-    "bge-small-en-v1.5": Weights(base=-14.79, cosine=18.26),
-    "multilingual-e5-small": Weights(base=-46.65, cosine=51.82),
-    "potion-base-8M": Weights(base=-7.31, cosine=9.66),
+    "all-MiniLM-L6-v2": Weights(base=-3.7, cosine=10.11, passages=-0.61, rank=-0.59),
+    "bge-small-en-v1.5": Weights(base=-11.51, cosine=18.1, passages=-0.53, rank=-0.75),
+    "multilingual-e5-small": Weights(base=-43.22, cosine=51.86, passages=-0.59, rank=-0.77),
+    "potion-base-8M": Weights(base=-4.6, cosine=12.0, passages=-0.6, rank=-0.65),
 }
 BY_BOTH = {
-    "all-MiniLM-L6-v2": Weights(base=-7.08, cosine=5.47, coverage=5.7),
-    "bge-small-en-v1.5": Weights(base=-12.25, cosine=11.05, coverage=5.63),
-    "multilingual-e5-small": Weights(base=-31.77, cosine=31.84, coverage=5.59),
-    "potion-base-8M": Weights(base=-8.41, cosine=4.1, coverage=8.56),
+    "all-MiniLM-L6-v2": Weights(base=-4.19, cosine=7.49, words=2.59, passages=-0.58, rank=-0.61),
+    "bge-small-en-v1.5": Weights(base=-10.43, cosine=13.88, words=2.49, passages=-0.54, rank=-0.66),
+    "multilingual-e5-small": Weights(
+        base=-34.26, cosine=38.59, words=3.49, passages=-0.65, rank=-0.59
+    ),
+    # By the cosines of sixteen questions and answers, on the scale of the others.
+    "potion-base-8M": Weights(base=-4.9, cosine=10.0, words=2.65, passages=-0.64, rank=-0.67),
 }
-
-
-def coverage(scores: Scores) -> float:
-    """The share of a query's words that a chunk has, by BM25, 0 to 1.
-
-    It is 2/3 for a chunk of average length that has each of them once.
-    """
-    text, reach = scores.text or 0.0, scores.reach or 0.0
-    return text / (text + reach / 2) if text > 0 else 0.0
 
 
 def reread(scores: Scores) -> float:
@@ -101,7 +105,8 @@ class Judge:
     `model` is the catalogue's name of the embedding model, "" for others and if there was none. An
     `exact` query has nothing but codes, whose embeddings mean nothing; a `foreign` one is in other
     than Latin letters. `language` is one of those in which hits were judged (`judged_language`).
-    `provisional` is the name of the model of provisional embeddings.
+    `provisional` is the name of the model of provisional embeddings. `single` hits are memories, of
+    which mostly one answers a question, while of the passages of documents several do.
     """
 
     model: str = ""
@@ -109,34 +114,48 @@ class Judge:
     foreign: bool = False
     language: str = ENGLISH
     provisional: str = ""
+    single: bool = False
 
-    def relevance(self, scores: Scores, text: str | None = None) -> float | None:
-        """The probability that a hit with this text is relevant; None if that is not calibrated.
+    def relevance(
+        self, first: Sequence[Evidence], passages: int, ranks: range
+    ) -> list[float | None]:
+        """The relevance of the hits of some ranks, by the evidence of the first JUDGED of all.
 
-        A passage in another language than the query has a lower cosine than one in its own.
+        It never rises from one rank to the next: a hit is at least as likely to be relevant as any
+        that ranks below it. None where it is not calibrated.
         """
-        if text is not None and not self._latin_only and judged_language(text) != self.language:
+        weights = [self._weights(each) for each in first]
+        falls = [(by.rank if by else 0.0) + (SINGLE if self.single else 0.0) for by in weights]
+        odds = [
+            None if by is None else by.log_odds(each, passages) + fall * math.log(rank)
+            for rank, (by, each, fall) in enumerate(zip(weights, first, falls, strict=True), 1)
+        ]
+        below = accumulate((-math.inf if each is None else each for each in odds[::-1]), max)
+        best = [None if own is None else most for own, most in zip(odds[::-1], below, strict=True)]
+        known = best[::-1]
+        last = known[-1] if known else None
+        return [
+            _chance(known[rank - 1])
+            if rank <= len(known)
+            else _chance(None if last is None else last + falls[-1] * math.log(rank / len(known)))
+            for rank in ranks
+        ]
+
+    def _weights(self, found: Evidence) -> Weights | None:
+        scores = found.scores
+        # A passage in another language than the query has a lower cosine than one in its own.
+        if not self._latin_only and judged_language(found.text) != self.language:
             return None
-        weights = self._weights(scores)
-        return None if weights is None else weights.chance(scores)
-
-    def is_weak(self, scores: Scores) -> bool:
-        """Whether a hit is known to be hardly relevant."""
-        found = self.relevance(scores)
-        return found is not None and found < WEAK
-
-    def _weights(self, scores: Scores) -> Weights | None:
         if self.foreign and (scores.vector is None or self._latin_only):
             return None
         if scores.rerank is not None:
             return None if self.foreign else BY_READING
-        by_words = scores.text is not None and scores.reach is not None
         if self.exact or scores.vector is None:
-            return BY_WORDS if by_words else None
+            return BY_WORDS if scores.text is not None else None
         if self.language != ENGLISH and (self._latin_only or not self.language):
             return None
         model = self.provisional if self.provisional and scores.provisional else self.model
-        return (BY_BOTH if by_words else BY_MEANING).get(model)
+        return (BY_MEANING if scores.text is None else BY_BOTH).get(model)
 
     @property
     def _latin_only(self) -> bool:
@@ -162,6 +181,13 @@ class Judge:
 UNCALIBRATED = Judge()
 
 
+def _chance(log_odds: float | None) -> float | None:
+    if log_odds is None:
+        return None
+    odds = math.exp(-abs(log_odds))
+    return 1 / (1 + odds) if log_odds >= 0 else odds / (1 + odds)
+
+
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
     """The judge of the relevance of a query's results."""
     found = query_embedding if isinstance(query_embedding, QueryEmbedding) else None
@@ -182,31 +208,6 @@ def judged_language(text: str) -> str:
     return CHINESE if CJK.search(text) else ""
 
 
-def shared(found: Sequence[float | None], texts: Sequence[str]) -> list[float | None]:
-    """The relevance of some passages, where those of equal words share the highest of theirs.
-
-    Titles and headings are part of what is searched: the same sentence in two documents has two
-    cosines and two BM25 scores, though it says the same in both.
-    """
-    # Few passages are equal: only those that begin with the same word are compared.
-    beginnings = [_word(text) for text in texts]
-    often = Counter(beginnings)
-    keys = [
-        _SEPARATORS.sub(" ", text.casefold()).strip() if often[beginning] > 1 else beginning
-        for text, beginning in zip(texts, beginnings, strict=True)
-    ]
-    best: dict[str, float] = {}
-    for key, each in zip(keys, found, strict=True):
-        if each is not None:
-            best[key] = max(each, best.get(key, 0.0))
-    return [None if each is None else best[key] for key, each in zip(keys, found, strict=True)]
-
-
-def _word(text: str) -> str:
-    first = _WORD.search(text)
-    return first[0].casefold() if first else text
-
-
 def checked(least: float) -> float:
     """`least` if it is a valid minimum of relevance; raises InvalidInput otherwise."""
     if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
@@ -214,30 +215,18 @@ def checked(least: float) -> float:
     return float(least)
 
 
-def verdict(
-    found: Sequence[float | None], least: float = 0.0, words: float = 0.0, *, few: bool = False
-) -> str:
+def verdict(found: Sequence[float | None], least: float = 0.0) -> str:
     """A sentence that says that all results are weak or none reaches `least`; "" otherwise.
 
-    It is "", too, if the relevance of any result is unknown. `words` is the highest share of the
-    query's words that a result has: with MANY_WORDS no result counts as weak, and none does where
-    `few` passages were searched.
+    It is "", too, if the relevance of any result is unknown.
     """
     known = [each for each in found if each is not None]
-    best, weak = max(known, default=1.0), WEAK if words < MANY_WORDS and not few else 0.0
-    if len(known) < len(found) or best >= max(weak, least):
+    best = max(known, default=1.0)
+    if len(known) < len(found) or best >= max(WEAK, least):
         return ""
-    which = "result" if best < least else "of these results"
-    chance = f"the best {which} has a chance of {_percent(best)} of being relevant"
+    if best < WEAK:
+        return "Nothing relevant was found: even the best match is weak."
     return (
-        f"Nothing relevant was found: {chance}."
-        if best < weak
-        else (
-            f"Nothing relevant enough was found: {chance}, and {round(100 * least)} % was asked "
-            f"for."
-        )
+        f"Nothing relevant enough was found: the best match has a relevance of {best:.2f}, and "
+        f"{least:.2f} was asked for."
     )
-
-
-def _percent(chance: float) -> str:
-    return f"about {round(100 * chance)} %" if chance >= 0.01 else "less than 1 %"

@@ -79,9 +79,13 @@ class Snippets:
         return first_line + best, numbered(_capped(shown_lines), first_line + start)
 
     def share(self, text: str) -> float:
-        """The share of the query's words that a text has, 0 to 1."""
-        folded = text.lower()
-        return sum(term in folded for term in self._terms) / max(1, len(self._terms))
+        """How much of the query's words a text has, 0 to 1; each further one counts less.
+
+        A text need not have most words of a long question to answer it.
+        """
+        folded, asked = text.lower(), len(self._terms)
+        having = sum(term in folded for term in self._terms)
+        return having * (asked + 2) / (asked * (having + 2)) if having else 0.0
 
     def _best_line(self, text: str, lines: Sequence[str]) -> tuple[int, list[Occurrence]]:
         """The first of the lines with most different words, and the occurrences in it."""

@@ -48,14 +48,13 @@ def choose(
     *,
     owner: Callable[[int], int | None] | None = None,
     text: Callable[[int], str] | None = None,
-    weak: Callable[[int], bool] = lambda row: False,
 ) -> Variety:
     """Choose the `wanted` best rows.
 
-    With `owner` (the document of a row) the best row of every document comes first, unless it is
-    `weak`; weak and other rows follow, in their order, only if there are too few such documents.
-    With `text`, rows whose text is covered by a chosen one are folded into it. Rows are looked at
-    until enough are chosen and the next one is not covered.
+    With `owner` (the document of a row) the best row of every document comes first; other rows
+    follow, in their order, only if there are too few documents. With `text`, rows whose text is
+    covered by a chosen one are folded into it. Rows are looked at until enough are chosen and the
+    next one is not covered.
     """
     choice = _Choice(wanted, text)
     if owner is None:
@@ -64,14 +63,13 @@ def choose(
     shown: set[int | None] = set()
     waiting: list[int] = []
     for row in ranked:
-        if owner(row) in shown or weak(row):
+        if owner(row) in shown:
             waiting.append(row)
         elif not choice.take(row):
             break
         elif choice.chosen[-1] == row:
             shown.add(owner(row))
-    # where other documents have weak rows only, deeper rows are weak, too
-    complete = choice.is_full or any(owner(row) not in shown for row in waiting)
+    complete = choice.is_full
     left = list(itertools.dropwhile(choice.take, waiting))
     first = {owner(row): row for row in reversed(choice.chosen)}
     more = Counter(first[owner(row)] for row in left if owner(row) in first)

@@ -17,6 +17,7 @@ from mcpvectordb.text import fuzzy
 
 MOST_ROWS = 10_000  # in which metadata keys are looked for, newest first
 MOST_NAMES = 10_000  # with which an unknown one is compared
+NO_MATCH = "nothing that is stored matches the filters"
 SHOWN = 5  # names that are listed if none is similar
 
 

@@ -36,6 +36,7 @@ KINDS: tuple[Kind, ...] = ("documents", "memories")
 MODES: Mapping[str, Mode] = {"words": "text", "meaning": "vector", "text": "hybrid"}
 MAX_SEARCHES = 8  # in one question: each costs as much as a question of its own
 DEPTH = 30  # hits of each of several searches that are fused at least
+FIRST = 3  # hits among which the best of documents and of memories are, if they are strong
 FIRST_WEIGHT = 2.0  # of the first of several searches; the others count 1
 
 Query = str | Sequence[Mapping[str, str]]
@@ -124,13 +125,14 @@ def search(
     parts = [each for answer in answers for each in answer.values()]
     # What one kind does not have, such as a key of metadata, the other one may have.
     notes = [each.note for each in parts] if all(each.note for each in parts) else []
+    notes = [each for each in notes if not each.startswith("there is no ")] or notes
     if not fused and (tags := which.get("memories", {}).get("tags")):
         notes += _tagged_documents(documents, tags)
     return Results(
         hits=tuple(kept[offset : limit + offset]),
         legs=tuple(dict.fromkeys(leg for each in parts for leg in each.legs)),
         reasons={leg: why for each in reversed(parts) for leg, why in each.reasons.items()},
-        verdict=_verdict(fused, parts, least),
+        verdict=relevance.verdict([hit.relevance for hit in fused], least) if fused else "",
         uncalibrated=next((each.uncalibrated for each in parts if each.uncalibrated), ""),
         note="; ".join(dict.fromkeys(notes)),
         backlog=_backlog(answers),
@@ -157,7 +159,7 @@ def key(hit: Found) -> int:
 
 
 def merge(first: Sequence[Found], second: Sequence[Found]) -> list[Found]:
-    """Two rankings as one."""
+    """Two rankings as one, by relevance; of each, the first hit is among FIRST if it is strong."""
     known = all(hit.relevance is not None for hit in (*first, *second))
     weigh = _worth if known else _by_rank
     tagged = [
@@ -165,19 +167,33 @@ def merge(first: Sequence[Found], second: Sequence[Found]) -> list[Found]:
         for number, ranking in enumerate((first, second))
         for place, (worth, hit) in enumerate(zip(weigh(ranking), ranking, strict=True))
     ]
-    return [hit for _, _, _, hit in sorted(tagged, key=lambda each: each[:3])]
+    merged = [hit for _, _, _, hit in sorted(tagged, key=lambda each: each[:3])]
+    for ranking in (first, second):
+        if ranking and ranking[0].confidence == "strong":
+            place = next(at for at, hit in enumerate(merged) if hit is ranking[0])
+            merged.insert(min(place, FIRST - 1), merged.pop(place))
+    return _in_order(merged)
+
+
+def _in_order(hits: Sequence[Found]) -> list[Found]:
+    """The hits, each with the highest relevance of any that is not above it."""
+    most = list(accumulate((hit.relevance or 0.0 for hit in reversed(hits)), max))[::-1]
+    return [
+        hit if hit.relevance in (None, best) else replace(hit, relevance=best)
+        for hit, best in zip(hits, most, strict=True)
+    ]
 
 
 def _worth(ranking: Sequence[Found]) -> list[float]:
-    """The relevance of each hit, or of the best one below it: so a merge by it keeps the order.
+    """The relevance of each hit; where newer ones are preferred, it loses with age as scores do.
 
-    Where newer hits are preferred, it loses with age as the score does.
+    Never more than that of the hit before, so that a merge by it keeps the order.
     """
-    relevances = [
+    aged = (
         (hit.relevance or 0.0) * (1.0 if hit.scores.recency is None else hit.scores.recency)
-        for hit in reversed(ranking)
-    ]
-    return list(accumulate(relevances, max))[::-1]
+        for hit in ranking
+    )
+    return list(accumulate(aged, min))
 
 
 def _by_rank(ranking: Sequence[Found]) -> list[float]:
@@ -201,7 +217,9 @@ def fuse(rankings: Sequence[Sequence[Found]]) -> list[Found]:
                 hits[key(hit)] = replace(best, relevance=hit.relevance)
     fused = rrf([[key(hit) for hit in each] for each in rankings], RRF_K, weights)
     highest = sum(weights) / (RRF_K + 1)
-    return [replace(hits[each], score=min(1.0, score / highest)) for each, score in fused]
+    return _in_order(
+        [replace(hits[each], score=min(1.0, score / highest)) for each, score in fused]
+    )
 
 
 def grouped(hits: Sequence[Found]) -> list[Found]:
@@ -265,17 +283,6 @@ def _check_period(since: str | None, until: str | None) -> None:
     last = None if until is None else dates.named_period(until, "until").end
     if first is not None and last is not None and first > last:
         raise InvalidInput(f"since ({since}) lies after until ({until})")
-
-
-def _verdict(ranked: Sequence[Found], found: Sequence[Results[Any]], least: float) -> str:
-    """That nothing relevant was found, if every search says so, or nothing relevant enough.
-
-    A shelf of few passages does not say so.
-    """
-    said = [each for each in found if each.hits]
-    if said and all(each.verdict for each in said):
-        return max(said, key=lambda each: max(hit.relevance or 0.0 for hit in each)).verdict
-    return relevance.verdict([hit.relevance for hit in ranked], least, few=True) if least else ""
 
 
 def _backlog(answers: Sequence[Mapping[Kind, Results[Any]]]) -> Backlog:

@@ -137,8 +137,8 @@ def _passage(hit: Hit[Chunk | Memory], number: int) -> CitedPassage:
         if item.tags:
             told.append(f"tags {_cut(', '.join(item.tags))}")
         text = item.text if len(item.text) <= 1000 else hit.passage or item.text
-    if hit.relevance is not None:
-        told.append(f"{round(100 * hit.relevance)} %")
+    if hit.confidence is not None:
+        told.append(f"{hit.confidence} match")
     # Names from outside must not look like further lines.
     cited = _BREAKS.sub("\ufffd", " · ".join(told))
     return CitedPassage(f"[{number}] {cited}", text, _focus(hit))

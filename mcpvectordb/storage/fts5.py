@@ -8,6 +8,7 @@ The tables are contentless: the text itself is not in them.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -101,6 +102,26 @@ def token_counts(sql: Sql, table: str, token: str, title_weight: int) -> Counts:
     each = np.fromstring(docs, np.int64, sep=",")
     first = np.flatnonzero(np.diff(each, prepend=each[0] - 1))
     return each[first], np.add.reduceat(np.fromstring(weights, np.int64, sep=","), first)
+
+
+def counts_in(sql: Sql, table: str, expression: str, ids: Iterable[int]) -> dict[int, int]:
+    """How often each of these rows has a phrase, of those that have it."""
+    # The plus sign keeps SQLite from running the whole MATCH again for every single id.
+    rows = sql.execute(
+        f"SELECT rowid, occurrences({table}, 1) FROM {table} WHERE {table} MATCH ? "
+        "AND +rowid IN (SELECT value FROM json_each(?))",
+        (expression, json.dumps(list(ids))),
+    )
+    return dict(rows)
+
+
+def lengths_of(sql: Sql, table: str, ids: Iterable[int]) -> dict[int, int]:
+    """How many tokens each of these rows has, of those that exist."""
+    rows = sql.execute(
+        f"SELECT id, sz FROM {table}_docsize WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(ids)),),
+    )
+    return {id: sum(varints(size)) for id, size in rows}
 
 
 def single_token(sql: Sql, expression: str) -> str | None:

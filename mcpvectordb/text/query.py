@@ -31,7 +31,7 @@ _ENDING = re.compile(r"'[a-z]{1,2}$")  # of Smith's, we'll
 _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 # 0.28, 2024.1, v1.0.21: also found with or without the v
 _VERSION = re.compile(r"(?i:v)?(?=[0-9])(?P<numbers>[0-9]+(?:\.[0-9]+)+)")
-_PIECE = re.compile(r'(?P<minus>(?<!\S)-(?=[^\s-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
+_PIECE = re.compile(r'(?P<sign>(?<!\S)[-+](?=[^\s+-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 # FTS5's fixed parameters: how soon repeated terms stop counting, how much a row's length counts.
 K1, B = 1.2, 0.75
 # FTS5's lower bound: a term that more than half of the rows have would count negatively otherwise.
@@ -56,16 +56,21 @@ class Term:
 class Query:
     """A query for ranked search; each of its parts is an FTS5 phrase.
 
-    `match` ranks; `required` and `excluded` also restrict results of the vector search. `codes` are
-    those of the terms that are codes such as E-4021 or 1.0.21, which embeddings do not distinguish;
-    `exact` is true if the query has nothing else. `words` and `quoted` are its words and quoted
-    phrases as they were written, exclusions left out, and `stops` the stop words of its language.
+    `match` ranks; `required` and `excluded` also restrict results of the vector search. Phrases are
+    required (`strict`) in a query that has no other words; beside others they add to the score of
+    what contains them. A `common` query has nothing but stop words, and is taken as a phrase.
+    `codes` are those of the terms that are codes such as E-4021 or 1.0.21, which embeddings do not
+    distinguish; `exact` is true if the query has nothing else. `words` and `quoted` are its words
+    and quoted phrases as they were written, exclusions left out, and `stops` the stop words of its
+    language.
     """
 
     terms: tuple[str, ...] = ()  # any of them matches; a repeated one counts repeatedly
     spellings: tuple[str, ...] = ()  # other ways to write some of the terms: v0.28 for 0.28
     codes: frozenset[str] = frozenset()
-    phrases: tuple[str, ...] = ()  # quoted: all of them must occur
+    phrases: tuple[str, ...] = ()  # quoted
+    strict: bool = False
+    common: bool = False
     exclusions: tuple[str, ...] = ()  # after a minus: none of them may occur
     exact: bool = False
     words: tuple[str, ...] = ()
@@ -76,12 +81,12 @@ class Query:
     def match(self) -> str:
         """The FTS5 expression that a text must match; "" for a query without words."""
         anything = " OR ".join([*self.phrases, *self.terms, *self.spellings])
-        return f"({self.required}) AND ({anything})" if self.phrases else anything
+        return f"({self.required}) AND ({anything})" if self.required else anything
 
     @property
     def required(self) -> str:
-        """The quoted phrases as an FTS5 expression, or ""."""
-        return " AND ".join(self.phrases)
+        """The phrases that must occur as an FTS5 expression, or ""."""
+        return " AND ".join(self.phrases) if self.strict else ""
 
     @property
     def excluded(self) -> str:
@@ -106,18 +111,34 @@ class Query:
 
 
 def parse_query(text: str) -> Query:
-    """Parse any string as a query of words, "quoted phrases" and -exclusions; never fails."""
+    """Parse any string as a query of words, "quoted phrases" and -exclusions; never fails.
+
+    People quote inside of questions, and write of options such as -v. So what is quoted must occur
+    only in a query of nothing else, and a minus excludes only beside keywords: in a question, which
+    has stop words, it is no operator. A query of stop words alone is taken as a phrase.
+    """
     words: list[str] = []
     quoted: list[str] = []
-    excluded: list[str] = []
-    for minus, phrase, word in _pieces(text):
+    signed: list[str] = []
+    for sign, phrase, word in _pieces(text):
         terms = [phrase] if phrase else _terms(word)
-        (excluded if minus else quoted if phrase else words).extend(filter(WORD.search, terms))
+        (signed if sign == "-" else quoted if phrase or sign else words).extend(
+            filter(WORD.search, terms)
+        )
+    stops = stop_words(word.casefold() for word in words or WORD.findall(" ".join(quoted)))
+    if any(word.casefold() in stops for word in words):
+        words, signed = [*words, *signed], []
     if not words and not quoted:
         return Query()
-    stops = stop_words(word.casefold() for word in words or WORD.findall(" ".join(quoted)))
-    content = [word for word in words if word.casefold() not in stops] or words
+    content = [word for word in words if word.casefold() not in stops]
+    common = bool(words) and not content and not quoted
+    if common:
+        words, quoted = [], [" ".join(words)]
     exact = not quoted and all(map(_is_code, content))
+    strict = not content
+    if not strict:
+        inner = [word for phrase in quoted for word in WORD.findall(phrase)]
+        content += [word for word in inner if word.casefold() not in stops]
     kept = _bounded(
         fts5_phrase(word)
         for word in content
@@ -128,7 +149,9 @@ def parse_query(text: str) -> Query:
         spellings=tuple(_other_spellings(kept)),
         codes=frozenset(fts5_phrase(word) for word in content if _is_code(word)) & set(kept),
         phrases=_bounded(map(fts5_phrase, quoted)),
-        exclusions=_bounded(map(fts5_phrase, excluded)),
+        strict=strict,
+        common=common,
+        exclusions=_bounded(map(fts5_phrase, signed)),
         exact=exact,
         words=tuple(words),
         quoted=tuple(quoted),
@@ -138,7 +161,7 @@ def parse_query(text: str) -> Query:
 
 def without_operators(text: str) -> str:
     """A query without the marks that `parse_query` reads as phrases and exclusions."""
-    return re.sub(r"(?<!\S)-+", " ", text.replace('"', " "))
+    return re.sub(r"(?<!\S)[-+]+", " ", text.replace('"', " "))
 
 
 def fts5_phrase(text: str) -> str:
@@ -217,7 +240,8 @@ def parse_all_terms(text: str) -> AllTermsQuery:
     """
     terms: list[Term] = []
     excluded: list[Term] = []
-    for minus, phrase, word in _pieces(text):
+    for sign, phrase, word in _pieces(text):
+        minus = sign == "-"
         term = Term(phrase or word, prefix=bool(word) and not minus and not _JOINED.search(word))
         if term.expression:
             (excluded if minus else terms).append(term)
@@ -231,10 +255,10 @@ def parse_all_terms(text: str) -> AllTermsQuery:
     )
 
 
-def _pieces(text: str) -> Iterator[tuple[bool, str, str]]:
-    """(after a minus, phrase, word) of a query's parts: each is a phrase or a word."""
+def _pieces(text: str) -> Iterator[tuple[str, str, str]]:
+    """(sign, phrase, word) of a query's parts: a phrase or a word, after a minus, a plus or not."""
     for piece in _PIECE.finditer(text[:MAX_QUERY_CHARACTERS].replace("\x00", " ")):
-        yield bool(piece["minus"]), piece["phrase"] or "", piece["word"] or ""
+        yield piece["sign"] or "", piece["phrase"] or "", piece["word"] or ""
 
 
 def _words(text: str, most: int | None = None) -> tuple[list[str], str]:

@@ -441,25 +441,11 @@ def _digest(text: str) -> bytes:
 # begin with =, +, - or @: a spreadsheet would run them as formulas, so import the file there as
 # text.
 
-COLUMNS = (
-    "shelf",  # documents, contexts (memories) or vectors
-    "id",  # of a passage: the document's or memory's id, # and the passage's number from 0
-    "text",
-    "title",
-    "source",
-    "library",
-    "thread",
-    "store",
-    "namespace",
-    "page",
-    "first_line",
-    "last_line",
-    "headings",
-    "tags",
-    "metadata",  # JSON
-    "created_at",
-    "model",
-    "embedding",
+# `shelf` is documents, contexts (memories) or vectors. The id of a passage is that of its document
+# or memory, # and the passage's number from 0. Metadata are JSON.
+COLUMNS = tuple(
+    "shelf id text title source library thread store namespace page first_line last_line headings "
+    "tags metadata created_at model embedding".split()
 )
 """The columns; what does not apply to a row is None."""
 

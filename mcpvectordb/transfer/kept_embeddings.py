@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.errors import ModelError
@@ -37,16 +36,9 @@ LEAST_OF_ONE = 0.6
 KEPT, NONE = "kept", "the source has none"
 
 
-class Offered(NamedTuple):
-    """A passage that waits for its embedding, its owner, and what the source has for it.
-
-    `embedded` are the texts of which that may be the embedding.
-    """
-
-    owner: int
-    passage: IndexedChunk
-    raw: bytes
-    embedded: Sequence[str]
+Offered = tuple[int, IndexedChunk, bytes, list[str]]
+"""The owner of a passage that waits for its embedding, the passage, what the source has for it, and
+the texts of which that may be the embedding."""
 
 
 def keep(store: OpenStore, index: ChunkIndex, owners: Mapping[int, TextItem]) -> Counter[str]:
@@ -70,13 +62,13 @@ def keep(store: OpenStore, index: ChunkIndex, owners: Mapping[int, TextItem]) ->
             headings = owners[owner].metadata.get("headings")
             if isinstance(headings, list) and all(isinstance(each, str) for each in headings):
                 texts.append(embedding_text(passage.title, headings, passage.header, passage.text))
-            offered[owners[owner].model].append(Offered(owner, passage, found, texts))
+            offered[owners[owner].model].append((owner, passage, found, texts))
     for name, some in offered.items():
         reason = _difference(store, index, model, name, some)
-        outcomes |= {each.owner: reason or KEPT for each in some if each.owner not in outcomes}
+        outcomes |= {owner: reason or KEPT for owner, *_ in some if owner not in outcomes}
         if not reason:
             with store.file.writing() as sql:
-                index.settle(sql, model.key, ((each.passage.id, each.raw) for each in some))
+                index.settle(sql, model.key, ((passage.id, raw) for _, passage, raw, _ in some))
     return Counter(outcomes.values())
 
 
@@ -101,14 +93,14 @@ def _difference(
 ) -> str:
     """Why embeddings are not those of the file's model, judged by a few of them; "" if so."""
     sample = offered[:: max(1, len(offered) // SAMPLE)][:SAMPLE]
-    texts = [text for each in sample for text in each.embedded]
+    texts = [text for *_, embedded in sample for text in embedded]
     try:
         _, own = store.encoder.embed_texts(index, texts)
     except ModelError as error:
         return f"cannot be compared with those of the file's model: {error}"
     cosines = []
-    for each in sample:
-        rows = arrays.unpacked([each.raw, *(own[text] for text in each.embedded)], model.dimension)
+    for *_, raw, embedded in sample:
+        rows = arrays.unpacked([raw, *(own[text] for text in embedded)], model.dimension)
         units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         cosines.append(float((units[1:] @ units[0]).max()))
     cosines.sort()

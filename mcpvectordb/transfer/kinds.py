@@ -83,10 +83,7 @@ def _read_vault(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
 # Special kinds come before general ones: the first that recognises a source reads it.
 KINDS = (
     ImportKind(
-        "mcpvectordb",
-        "an export of mcpvectordb as JSONL",
-        rows.read_own_export,
-        rows.is_own_export,
+        "mcpvectordb", "an export of mcpvectordb as JSONL", rows.read_own_export, rows.is_own_export
     ),
     ImportKind(
         "qmd",
@@ -101,10 +98,7 @@ KINDS = (
         "the database of mcp-context-server (context_storage.db)",
         databases.read_context_server,
         tables=[
-            {
-                "context_entries": "id thread_id source text_content",
-                "tags": "context_entry_id tag",
-            }
+            {"context_entries": "id thread_id source text_content", "tags": "context_entry_id tag"}
         ],
         file="context_storage.db",
     ),
@@ -165,10 +159,7 @@ KINDS = (
     ),
     ImportKind("csv", "CSV with id, text, metadata, embedding", rows.read_csv, rows.is_csv),
     ImportKind(
-        "parquet",
-        "Parquet with id, text, metadata, embedding",
-        rows.read_parquet,
-        rows.is_parquet,
+        "parquet", "Parquet with id, text, metadata, embedding", rows.read_parquet, rows.is_parquet
     ),
     # The group without tables: every database has these.
     ImportKind(

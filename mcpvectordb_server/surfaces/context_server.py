@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
@@ -31,7 +33,7 @@ from mcpvectordb import (
     Stored,
     Updated,
 )
-from mcpvectordb_server.arguments import arguments_of, coerce, not_blank
+from mcpvectordb_server.arguments import arguments_of, coerce, listed_last, not_blank
 from mcpvectordb_server.replies import MAX_REPLY, Reply, failed, noted
 from mcpvectordb_server.shown import JsonReply, shows
 from mcpvectordb_server.surface import OVERWRITES, READS, STORES, Surface, Tool
@@ -39,10 +41,6 @@ from mcpvectordb_server.surfaces import prose
 
 VERSION = "1.3"
 
-OPERATORS = """
-    eq ne gt gte lt lte in not_in exists not_exists contains starts_with ends_with is_null
-    is_not_null array_contains
-""".split()
 # Operators without a value; one that a client sends is ignored.
 VALUELESS = ("exists", "not_exists", "is_null", "is_not_null")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
@@ -51,29 +49,10 @@ Name = Annotated[str, Field(min_length=1)]
 Source = Literal["user", "agent"]
 Ids = Annotated[list[int], Field(min_length=1)]
 
-_SCALARS = [{"type": kind} for kind in ("string", "number", "boolean", "null")]
-Filter = Annotated[
-    dict[str, Any],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "required": ["key"],
-            "properties": {
-                "key": {
-                    "type": "string",
-                    "description": "Metadata key; a dot descends into an object",
-                },
-                "operator": {"type": "string", "enum": OPERATORS, "default": "eq"},
-                "value": {
-                    "anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}}],
-                    "description": "What to compare with; a list for in and not_in, none for "
-                    "exists, is_null …",
-                },
-                "case_sensitive": {"type": "boolean", "default": False},
-            },
-        }
-    ),
-]
+# What clients are told of objects whose members are checked here.
+_OBJECTS = json.loads(Path(__file__).with_suffix(".json").read_bytes())
+Filter = Annotated[dict[str, Any], WithJsonSchema(_OBJECTS["filter"])]
+GivenImage = Annotated[dict[str, Any], WithJsonSchema(_OBJECTS["image"])]
 PageSize = Annotated[int, Field(ge=1, le=100), "Most entries to return"]
 Offset = Annotated[int, Field(ge=0), "How many entries to skip, for the next page"]
 
@@ -186,21 +165,6 @@ SHORTEST_PREVIEW = PREVIEW * 7 // 10
 # The images that do not fit can be read by `get_context_by_ids`.
 MAX_IMAGES = MAX_REPLY // 4
 """Most characters of images in the reply of a search."""
-
-GivenImage = Annotated[
-    dict[str, Any],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "required": ["data"],
-            "properties": {
-                "data": {"type": "string", "description": "The image in base64"},
-                "mime_type": {"type": "string", "default": "image/png"},
-                "metadata": {"type": "object"},
-            },
-        }
-    ),
-]
 
 
 class ImageReply(TypedDict, total=False):
@@ -415,13 +379,10 @@ class ThreadReply(TypedDict):
     last_id: int
 
 
+@listed_last("start_date end_date limit offset include_images explain_query")
 @shows(**_REFUSAL, results=list[EntryReply], count=int)
 def search_context(
-    db: Database,
-    *,
-    limit: PageSize = 30,
-    offset: Offset = 0,
-    **filters: Unpack[ContextFilters],
+    db: Database, *, limit: PageSize = 30, offset: Offset = 0, **filters: Unpack[ContextFilters]
 ) -> JsonReply:
     """List the entries that fulfil all filters, newest first, with the beginning of each text.
 
@@ -579,6 +540,7 @@ def semantic_search_context(
     return _answered(reply, found, ["semantic"], requested, *notes)
 
 
+@listed_last("highlight include_images explain_query")
 @shows(**_REFUSAL, query=str, mode=str, results=list[EntryReply], count=int, language=str)
 def fts_search_context(
     db: Database,

@@ -333,9 +333,9 @@ def status(
     if thread and kind == "documents":
         raise InvalidInput("documents are in no thread: give a library, or kind memories")
     if library or kind == "documents":
-        return _documents(db, library or None, offset)
+        return _listed(db, "documents", offset, library=library or None)
     if thread or kind == "memories":
-        return _memories(db, thread or None, offset)
+        return _listed(db, "memories", offset, thread=thread or None)
     stats = db.stats()
     libraries = db.documents.libraries()
     lines = [
@@ -364,39 +364,21 @@ def status(
 LISTED = 50  # documents or memories on a page
 
 
-def _documents(db: Database, library: str | None, offset: int) -> str:
-    """A page of the documents of a library, by path."""
-    found = db.documents.browse(library=library, sort="path", limit=LISTED, offset=offset)
-    lines = [
-        in_line(
-            f"{place_of(each)} · {cut(each.title, 60)} · {(each.modified or each.created_at)[:10]}"
-        )
-        for each in found
-    ]
-    why = "" if lines or offset else db.documents.why_empty(library=library)
-    return _page(lines, db.documents.count(library=library), offset, "documents", why)
-
-
-def _memories(db: Database, thread: str | None, offset: int) -> str:
-    """A page of memories, newest first."""
-    which: dict[str, Any] = {"thread": thread} if thread else {}
-    found = db.memories.browse(limit=LISTED, offset=offset, **which)
-    lines = [
-        in_line(
-            f"{place_of(each)} · {cut(each.thread, 60)}, {each.created_at[:10]} · "
-            f"{cut(each.text, 120)}"
-        )
-        for each in found
-    ]
-    why = "" if lines or offset else db.memories.why_empty(**which)
-    return _page(lines, db.memories.count(**which), offset, "memories", why)
-
-
-def _page(lines: list[str], total: int, offset: int, noun: str, why: str) -> str:
-    """Some lines of a list, which of all they are, and how to go on."""
+def _listed(db: Database, noun: str, offset: int, **which: str | None) -> str:
+    """A page of documents, by path, or of memories, newest first, and how to go on."""
+    shelf: Any = db.documents if noun == "documents" else db.memories
+    order = {"sort": "path"} if noun == "documents" else {}
+    lines = []
+    for each in shelf.browse(limit=LISTED, offset=offset, **order, **which):
+        if isinstance(each, Memory):
+            said = f"{cut(each.thread, 60)}, {each.created_at[:10]} · {cut(each.text, 120)}"
+        else:
+            said = f"{cut(each.title, 60)} · {(each.modified or each.created_at)[:10]}"
+        lines.append(in_line(f"{place_of(each)} · {said}"))
+    total, last = shelf.count(**which), offset + len(lines)
     if not lines:
+        why = "" if offset else shelf.why_empty(**which)
         return f"None of {total:,} {noun} from offset={offset} on." + (f" {why}." if why else "")
-    last = offset + len(lines)
     more = f"; go on with offset={last}" if last < total else ""
     return "\n".join([*lines, f"[{noun} {offset + 1:,}-{last:,} of {total:,}{more}]"])
 
@@ -404,11 +386,6 @@ def _page(lines: list[str], total: int, offset: int, noun: str, why: str) -> str
 MOST_HITS = 100
 MOST_LINES = 200
 LONGEST_LINE = 200
-
-_KINDS: dict[str, Literal["documents", "memories"]] = {
-    "documents": "documents",
-    "memories": "memories",
-}
 
 
 def search(
@@ -439,14 +416,14 @@ def search(
 ) -> str:
     """Find passages of documents and memories by words and meaning, in one ranking. Start here.
 
-    Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; the percentage
-    is the chance of being relevant. If nothing relevant was found, say so.
+    Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; each is a
+    strong, possible or weak match. If nothing relevant was found, say so.
     """
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
     found = db.search(
         _query(query),
-        kind=_KINDS.get(kind),
+        kind=None if kind == "all" else kind,
         library=library or None,
         thread=thread or None,
         tags=tags or None,
@@ -463,18 +440,13 @@ def search(
 
 
 def similar(
-    db: Database,
-    *,
-    place: str,
-    kind: Kind = "all",
-    limit: int = 5,
-    budget: int = 1000,
+    db: Database, *, place: str, kind: Kind = "all", limit: int = 5, budget: int = 1000
 ) -> str:
     """Find what is most similar to a stored document or memory, or to the passage at a line."""
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
     given = locate(db, place)
-    found = db.similar(**given.names, kind=_KINDS.get(kind), limit=limit)
+    found = db.similar(**given.names, kind=None if kind == "all" else kind, limit=limit)
     why = found.reasons.get("vector", "")
     remarks = [f"Nothing can be compared with it: {why}."] if why else []
     return _hits(db, found, budget, remarks)
@@ -497,7 +469,7 @@ def grep(
         pattern,
         literal=literal,
         case_sensitive=not ignore_case,
-        kind=_KINDS.get(kind),
+        kind=None if kind == "all" else kind,
         library=library or None,
         thread=thread or None,
         limit=limit,
@@ -579,6 +551,8 @@ def _query(query: str | list[dict[str, str]]) -> Any:
 def _remarks(db: Database, found: Results[Chunk | Memory]) -> list[str]:
     """What an agent should know about a search besides its hits."""
     remarks = [found.verdict] if found.verdict else []
+    if found.weak_from:
+        remarks.append(f"Only the first {found.weak_from} of these are more than weak matches.")
     if not found.hits and not found.verdict:
         remarks.append("Nothing was found.")
     if found.note:

@@ -156,7 +156,12 @@ def get(
     line = place.line if place.line is not None else fromLine
     most = place.lines if place.lines is not None else _not_negative("maxLines", maxLines)
     body = _part(db.documents.text(place.document.id), line, most, lineNumbers)
-    return Reply(content=(_resource(db, place.document, _fitting(body, max(1, line or 1))),))
+    if len(body) > _ROOM:  # whole lines, as many as fit
+        kept = body[:_ROOM].rpartition("\n")[0] or body[:_ROOM]
+        after = kept.count("\n") + 1
+        left, following = body.count("\n") + 1 - after, max(1, line or 1) + after
+        body = f"{kept}\n\n[... {left} more lines; ask again with fromLine={following}]"
+    return Reply(content=(_resource(db, place.document, body),))
 
 
 def multi_get(
@@ -291,7 +296,13 @@ def _found(
         for hit, score in zip(found, scores, strict=True)
         if score >= least
     ]
-    reply = _listing(query, items, found)
+    head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
+    lines = [
+        f"{each['docid']} {each['score']:.0%} {each['file']} - {each['title']}" for each in items
+    ]
+    text = "\n".join([head, "", *lines]) if items else f'No results found for "{query}"'
+    note = found.verdict if items else found.note.replace("no library", "no collection")
+    reply = with_note(Reply(content=(Text(text=text),), structured={"results": items}), note)
     if mode == "hybrid":
         steps = {"steps": list(found.legs), "skipped": dict(found.reasons)}
         reply = replace(reply, structured={**(reply.structured or {}), **steps})
@@ -312,16 +323,6 @@ def _result(db: Database, hit: Hit[Chunk], query: str, *, whole: bool) -> QmdRes
 
 def _rounded(score: float) -> float:
     return math.floor(100 * score + 0.5) / 100
-
-
-def _listing(query: str, items: list[QmdResult], found: Results[Chunk]) -> Reply:
-    head = f'Found {len(items)} result{"s" if len(items) != 1 else ""} for "{query}":'
-    lines = [
-        f"{each['docid']} {each['score']:.0%} {each['file']} - {each['title']}" for each in items
-    ]
-    text = "\n".join([head, "", *lines]) if items else f'No results found for "{query}"'
-    note = found.verdict if items else found.note.replace("no library", "no collection")
-    return with_note(Reply(content=(Text(text=text),), structured={"results": items}), note)
 
 
 def _place(db: Database, name: str) -> Place:
@@ -393,18 +394,6 @@ def _part(text: str, line: int | None, most: int | None, numbers: bool) -> str:
     return "\n".join(
         f"{number}: {each.rstrip()}" if numbers else each
         for number, each in enumerate(chosen, first)
-    )
-
-
-def _fitting(body: str, first: int) -> str:
-    """As many whole lines as fit into a reply, and how to get the others."""
-    if len(body) <= _ROOM:
-        return body
-    kept = body[:_ROOM].rpartition("\n")[0] or body[:_ROOM]
-    after = kept.count("\n") + 1
-    return (
-        f"{kept}\n\n[... {body.count(chr(10)) + 1 - after} more lines; ask again with "
-        f"fromLine={first + after}]"
     )
 
 

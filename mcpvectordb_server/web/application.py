@@ -92,10 +92,7 @@ def _reply(
     check: Callable[[], None],
 ) -> Response:
     """Run the function of a route. A read ends when nobody waits for it; a change is made whole."""
-    with (
-        site.db.acting_as(ACTOR),
-        nullcontext() if route.writes else site.db.deadline(check),
-    ):
+    with site.db.acting_as(ACTOR), nullcontext() if route.writes else site.db.deadline(check):
         reply = route.function(site, *files, **given)
     if isinstance(reply, Response):
         return reply

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,40 +26,30 @@ TYPES = {
 }
 
 
-class Asset(NamedTuple):
-    """A file of the page: its bytes, their type, a tag that changes with them, and gzipped."""
-
-    raw: bytes
-    media: str
-    etag: str
-    zipped: bytes
-
-
 @cache
-def assets() -> dict[str, Asset]:
-    """All files of the page, by their path in the folder."""
+def assets() -> dict[str, tuple[bytes, str, str, bytes]]:
+    """All files of the page by their path in the folder: bytes, type, tag, and gzipped bytes."""
     found = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.is_file() and path.suffix in TYPES:
             raw = path.read_bytes()
             # Weak, because it is that of the bytes as they are and of the gzipped ones.
             etag = f'W/"{hashlib.sha256(raw).hexdigest()[:32]}"'
-            found[path.relative_to(FOLDER).as_posix()] = Asset(
-                raw, TYPES[path.suffix], etag, gzip.compress(raw, mtime=0)
-            )
+            zipped = gzip.compress(raw, mtime=0)
+            found[path.relative_to(FOLDER).as_posix()] = (raw, TYPES[path.suffix], etag, zipped)
     return found
 
 
 async def serve(request: Request) -> Response:
     """The file that a request names, index.html for the page itself."""
     name = request.path_params.get("name", "index.html")
-    asset = assets().get(name)
-    if asset is None:
+    if name not in assets():
         raise HttpError(404, "unknown_route", "there is no such file")
-    headers = {"ETag": asset.etag, "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == asset.etag:
+    raw, media, etag, zipped = assets()[name]
+    headers = {"ETag": etag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
-        return Response(asset.zipped, media_type=asset.media, headers=headers)
-    return Response(asset.raw, media_type=asset.media, headers=headers)
+        return Response(zipped, media_type=media, headers=headers)
+    return Response(raw, media_type=media, headers=headers)

@@ -7,22 +7,8 @@ from collections.abc import Mapping
 from starlette.responses import JSONResponse
 from typing_extensions import TypedDict
 
-from mcpvectordb import (
-    Busy,
-    Closed,
-    Damaged,
-    Exists,
-    IngestError,
-    InvalidInput,
-    MCPVectorDBError,
-    ModelError,
-    NotFound,
-    ReadOnly,
-    ReadTimeout,
-    Refused,
-    TooLarge,
-    Unwritable,
-)
+import mcpvectordb as library
+from mcpvectordb import MCPVectorDBError
 
 
 class ErrorReply(TypedDict):
@@ -46,22 +32,17 @@ class HttpError(MCPVectorDBError):
         self.status, self.code = status, code
 
 
-# The first class that fits decides.
-_STATUSES: tuple[tuple[type[MCPVectorDBError], int], ...] = (
-    (NotFound, 404),
-    (ReadOnly, 403),
-    (Refused, 403),
-    (Exists, 409),
-    (TooLarge, 413),
-    (InvalidInput, 400),
-    (IngestError, 422),
-    (ReadTimeout, 503),
-    (Busy, 503),
-    (Closed, 503),
-    (ModelError, 503),
-    (Damaged, 500),
-    (Unwritable, 507),
-)
+# The first that fits decides.
+_STATUSES: dict[int, tuple[type[MCPVectorDBError], ...]] = {
+    404: (library.NotFound,),
+    403: (library.ReadOnly, library.Refused),
+    409: (library.Exists,),
+    413: (library.TooLarge,),
+    400: (library.InvalidInput,),
+    422: (library.IngestError,),
+    503: (library.ReadTimeout, library.Busy, library.Closed, library.ModelError),
+    507: (library.Unwritable,),
+}
 
 
 def error_reply(error: Exception) -> ErrorReply:
@@ -75,7 +56,7 @@ def error_reply(error: Exception) -> ErrorReply:
 
 def refusal(error: Exception, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer to a request that failed."""
-    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    status = next((each for each, kinds in _STATUSES.items() if isinstance(error, kinds)), 500)
     if isinstance(error, HttpError):
         status = error.status
     return JSONResponse(ErrorBody(error=error_reply(error)), status, headers=dict(headers or {}))

@@ -35,6 +35,7 @@ class HitReply(TypedDict):
     line: int
     score: float
     relevance: float | None
+    confidence: Literal["strong", "possible", "weak"] | None
     scores: dict[str, float | int | bool | None]
     snippet: list[SnippetLine]
     more: int
@@ -112,7 +113,9 @@ def item_replies(db: Database, items: Iterable[Chunk | Memory], longest: int) ->
 
 def _reply(hit: Hit[Any]) -> HitReply:
     item = hit.item
-    found = {name: getattr(hit, name) for name in ("line", "score", "relevance", "more")}
+    found = {
+        name: getattr(hit, name) for name in ("line", "score", "relevance", "confidence", "more")
+    }
     found["scores"] = {name: each for name, each in vars(hit.scores).items() if each is not None}
     # Each line of the library's snippet begins with its number.
     numbered = (_NUMBERED.fullmatch(line) for line in hit.snippet.split("\n"))

@@ -27,23 +27,21 @@ def describe(routes: tuple[ApiRoute, ...]) -> Schema:
     """The whole document."""
     schemas: Schema = {}
     session = {"application/json": {"schema": _schema(SessionReply, schemas)}}
+    before = "What a page must know before anything else."
+    told = "Changes of the file, jobs and the model, as server-sent events."
     paths: Schema = {
-        "/api/session": {
+        f"/api/{name}": {
             "get": {
-                "operationId": "session",
-                "summary": "What a page must know before anything else.",
-                "tags": ["session"],
-                "responses": _responses(200, "Done", session),
+                "operationId": name,
+                "summary": summary,
+                "tags": [name],
+                "responses": _responses(200, done, content),
             }
-        },
-        "/api/events": {
-            "get": {
-                "operationId": "events",
-                "summary": "Changes of the file, jobs and the model, as server-sent events.",
-                "tags": ["events"],
-                "responses": _responses(200, "A stream", {"text/event-stream": {}}),
-            }
-        },
+        }
+        for name, summary, done, content in (
+            ("session", before, "Done", session),
+            ("events", told, "A stream", {"text/event-stream": {}}),
+        )
     }
     for route in routes:
         path = re.sub(r":\w+}", "}", route.path)
@@ -89,7 +87,6 @@ def _operation(route: ApiRoute, schemas: Schema) -> Schema:
     if listed:
         made["parameters"] = listed
     if route.body == "json":
-        inputs = _hoisted(inputs, schemas)
         properties = {
             name: each for name, each in inputs.get("properties", {}).items() if name not in in_path
         }
@@ -130,20 +127,3 @@ def _schema(kind: Any, schemas: Schema) -> Schema:
         return made
     schemas[made["title"]] = made
     return {"$ref": _REFERENCE.format(model=made["title"])}
-
-
-def _hoisted(schema: Any, schemas: Schema) -> Any:
-    """A schema whose own definitions are put among the `schemas`."""
-    if isinstance(schema, list):
-        return [_hoisted(each, schemas) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    for name, each in schema.get("$defs", {}).items():
-        schemas[name] = _hoisted(each, schemas)
-    return {
-        key: value.replace("#/$defs/", "#/components/schemas/")
-        if key == "$ref"
-        else _hoisted(value, schemas)
-        for key, value in schema.items()
-        if key != "$defs"
-    }

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mcpvectordb_server.arguments import Arguments, arguments_of
-from mcpvectordb_server.connections import LIMITS
+from mcpvectordb_server.connections import MAX_BODY
 from mcpvectordb_server.web.errors import HttpError
 
 IN_MEMORY = 1_000_000  # bytes of a body from which on it is kept on disk
@@ -63,7 +63,7 @@ async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:
     """The checked arguments for the function of a route; raises HttpError or ArgumentError."""
     raw = dict(request.path_params)
     if route.body == "none":  # until it is read, it is not seen that a client has gone
-        await body(request, LIMITS.max_body)
+        await body(request, MAX_BODY)
     given = await _json(request) if route.body == "json" else _query(route, request)
     if both := raw.keys() & given.keys():
         raise HttpError(400, "invalid_argument", f"{min(both)} is given by the path already")
@@ -76,7 +76,7 @@ async def parameters(route: ApiRoute, request: Request) -> dict[str, Any]:
         kinds = _kinds(route, name)
         if "null" not in kinds and (value is None or (value == "null" and "string" not in kinds)):
             raise HttpError(400, "invalid_argument", f"{name} must not be null: leave it out")
-    return route.arguments.read(raw, max_text=LIMITS.max_body)
+    return route.arguments.read(raw, max_text=MAX_BODY)
 
 
 def _query(route: ApiRoute, request: Request) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _kinds(route: ApiRoute, name: str) -> set[str]:
 
 async def _json(request: Request) -> dict[str, Any]:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    raw = (await body(request, LIMITS.max_body)).content()
+    raw = (await body(request, MAX_BODY)).content()
     if not raw:
         return {}
     if media != "application/json":

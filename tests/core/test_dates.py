@@ -190,3 +190,91 @@ def test_a_named_period_holds_the_stored_times_within_it_and_no_others(
 )
 def test_the_own_date_of_a_document_is_a_day_a_month_or_a_year(value: Any, meant: Any) -> None:
     assert dates.own(value) == meant
+
+
+TODAY = date(2026, 11, 18)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("on 7 May 2023", "2023-05-07", "2023-05-07"),
+        ("the 1st of September, 2023?", "2023-09-01", "2023-09-01"),
+        ("on December 1,2023 at noon", "2023-12-01", "2023-12-01"),
+        ("since 2023-05-08", "2023-05-08", "2023-05-08"),
+        ("in mid-August 2023", "2023-08-01", "2023-08-31"),
+        ("December 2023", "2023-12-01", "2023-12-31"),
+        ("what happened in 2022?", "2022-01-01", "2022-12-31"),
+        ("what was said today", "2026-11-18", "2026-11-18"),
+        ("Yesterday we", "2026-11-17", "2026-11-17"),
+        ("two weeks ago", "2026-11-01", "2026-11-07"),
+        ("10 days ago", "2026-11-08", "2026-11-08"),
+        ("a year ago", "2025-05-20", "2026-05-19"),
+        ("last week", "2026-11-09", "2026-11-15"),
+        ("this week", "2026-11-16", "2026-11-22"),
+        ("last month", "2026-10-01", "2026-10-31"),
+        ("this month", "2026-11-01", "2026-11-30"),
+        ("last year", "2025-01-01", "2025-12-31"),
+    ],
+)
+def test_a_sentence_names_a_time_in_words(text: str, first: str, last: str) -> None:
+    found = dates.spoken_period(text, TODAY)
+    assert found and (str(found.first), str(found.last), found.yearly) == (first, last, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "month", "day"),
+    [("in May", 5, None), ("last May", 5, None), ("on 29 February", 2, 29)],
+)
+def test_a_time_without_a_year_is_that_of_any_year(text: str, month: int, day: int | None) -> None:
+    found = dates.spoken_period(text, TODAY)
+    assert found and found.yearly and found.first.month == month
+    assert found.first.day == (day or 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["may I march on?", "an hour ago", "on 31 February", "room 2525", "999 years ago", ""]
+)
+def test_a_sentence_may_name_no_time(text: str) -> None:
+    if text != "999 years ago":
+        assert dates.spoken_period(text, TODAY) is None
+    assert dates.spoken_period(text, date(3, 1, 1)) is None
+
+
+@given(text=st.text(max_size=60), today=st.dates())
+def test_any_sentence_is_read_on_any_day(text: str, today: date) -> None:
+    found = dates.spoken_period(text, today)
+    assert found is None or found.first <= found.last
+
+
+@given(
+    first=st.dates(date(2, 1, 1), date(9998, 1, 1)),
+    length=st.integers(0, 200),
+    day=st.dates(),
+    yearly=st.booleans(),
+)
+def test_closeness_is_highest_within_a_period_and_0_before_it(
+    first: date, length: int, day: date, yearly: bool
+) -> None:
+    period = dates.SpokenPeriod(first, first + timedelta(days=length), yearly)
+    assert 0 <= period.closeness(day) <= 1
+    assert period.closeness(first) == 1
+    if not yearly:
+        assert (period.closeness(day) == 1) == (first <= day <= period.last)
+        assert day >= first or period.closeness(day) == 0
+
+
+def test_closeness_falls_in_the_weeks_after_a_period() -> None:
+    may = dates.spoken_period("in May", TODAY)
+    assert may
+    assert may.closeness(date(2023, 5, 31)) == may.closeness(date(1999, 5, 1)) == 1
+    assert may.closeness(date(2023, 6, 7)) == 0.5
+    assert may.closeness(date(2023, 6, 14)) == 0.25
+    assert may.closeness(date(2023, 7, 31)) == may.closeness(date(2023, 4, 30)) == 0
+    december = dates.spoken_period("in December", TODAY)
+    assert december and december.closeness(date(2024, 1, 7)) == 0.5
+
+
+def test_the_day_of_a_text_is_the_first_that_it_names_with_a_year() -> None:
+    assert dates.spoken_day("1:56 pm on 8 May, 2023, Ann: on 9 May") == date(2023, 5, 8)
+    assert dates.spoken_day("on 9 May") is dates.spoken_day("in 2023") is None

@@ -11,7 +11,6 @@ import anyio
 
 from mcpvectordb_server import connections
 from mcpvectordb_server import http as served
-from mcpvectordb_server.connections import HttpLimits
 from mcpvectordb_server.server import Service
 from tests.server.clients import hello
 
@@ -29,8 +28,9 @@ class Running:
         app = served.application(
             made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", [])
         )
-        limits = HttpLimits(head_seconds=head_seconds, shutdown_seconds=1, connections=most)
-        self.server = connections.uvicorn_server(app, limits)
+        self.server = connections.uvicorn_server(
+            app, head_timeout=head_seconds, shutdown_seconds=1, connections=most
+        )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 

@@ -73,7 +73,7 @@ def test_health_needs_no_token_and_reveals_nothing(running: Running) -> None:
 
 
 def test_a_body_beyond_the_limit_is_refused(running: Running) -> None:
-    assert running.request(body=b'{"a": "' + b"x" * connections.LIMITS.max_body + b'"}')[0] == 413
+    assert running.request(body=b'{"a": "' + b"x" * connections.MAX_BODY + b'"}')[0] == 413
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb_server.http import LIMITS
+from mcpvectordb_server.http import MAX_BODY
 from mcpvectordb_server.surfaces import load
 from tests.guarantees import Guarantee
 from tests.server.clients import Wire, service
@@ -79,7 +79,7 @@ MALFORMED = [
             ("json\r\nContent-Length: 0", b""),
             ("json\r\nContent-Length: 20000", b"[" * 20_000),
             ("json\r\nTransfer-Encoding: chunked", b"zz\r\n"),
-            (f"json\r\nContent-Length: {LIMITS.max_body + 1}", b"{"),
+            (f"json\r\nContent-Length: {MAX_BODY + 1}", b"{"),
             ("json\r\nMcp-Session-Id: ../../x\r\nContent-Length: 2", b"{}"),
         )
     ),
@@ -184,7 +184,7 @@ def endless(port: int, head: str) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         try:
-            for _ in range(2 * LIMITS.max_body // 0x10000):
+            for _ in range(2 * MAX_BODY // 0x10000):
                 connection.sendall(piece)
             answer = connection.recv(100)
         except (ConnectionResetError, BrokenPipeError):

@@ -18,7 +18,7 @@ def test_typing_finds_passages_with_their_place_what_matched_and_how(looker: Loo
     assert hit.locator(".where").text_content() == "notes/drinks/tea.md:6"
     assert "words" in (hit.locator(".ranks").text_content() or "")
     assert "by words and meaning" in (looker.find(".how").text_content() or "")
-    assert "No relevance is shown" in (looker.find(".said").text_content() or "")
+    assert "How sure the matches are is not known" in (looker.find(".said").text_content() or "")
 
 
 def test_only_the_last_of_fast_typing_is_answered_and_the_url_has_it(looker: Looker) -> None:

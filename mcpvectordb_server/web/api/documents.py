@@ -154,11 +154,7 @@ def update_document(
     """Change what people say of a document; its id may change with its title."""
     document, _ = found_document(site, id)
     return site.db.documents.update(
-        document.id,
-        title=title,
-        metadata=metadata,
-        metadata_patch=metadata_patch,
-        library=library,
+        document.id, title=title, metadata=metadata, metadata_patch=metadata_patch, library=library
     )
 
 
@@ -182,6 +178,20 @@ def delete_documents(
     missing = sorted(set(wanted) - {each.id for each in found}, key=wanted.index)
     followed = {each.name for each in site.db.documents.libraries() if each.root}
     doomed = [{**vars(each), "followed": each.library in followed} for each in found]
+    passages = sum(each.chunks for each in found)
+    said = [
+        f"{_counted(len(doomed), 'document')} and {_counted(passages, 'passage')} are removed from "
+        "this file; the files and pages they came from stay as they are."
+    ]
+    if back := sum(each["followed"] for each in doomed):
+        said.append(
+            f"{back} of them {'is' if back == 1 else 'are'} in a library that follows a folder: "
+            "the next sync takes in again what is still there."
+        )
+    if missing:
+        said.append(f"{_counted(len(missing), 'document')} of these ids are gone already.")
+    if doomed:
+        said.append(UNDO)
     if found and not dry_run:
         # One change, so that it is undone at once.
         site.db.documents.delete(each.id for each in found)
@@ -189,9 +199,9 @@ def delete_documents(
         "dry_run": dry_run,
         "documents": doomed,
         "count": len(doomed),
-        "chunks": sum(each["chunks"] for each in doomed),
+        "chunks": passages,
         "missing": missing,
-        "consequences": _consequences(doomed, missing),
+        "consequences": said,
     }
 
 
@@ -223,9 +233,7 @@ def folders(
 
 
 @shows(file_types=rows(name=str, documents=int))
-def file_types(
-    site: Site,
-) -> JsonReply:
+def file_types(site: Site) -> JsonReply:
     """The types of documents, to filter by, the most frequent first."""
     counts = site.db.documents.values("file_type")
     return {"file_types": [{"name": name, "documents": n} for name, n in counts.items()]}
@@ -293,24 +301,6 @@ def similar_to_chunk(site: Site, *, chunk: ChunkId, limit: Few = 8) -> SimilarRe
 def chunk_reply(chunk: Chunk, waiting: frozenset[int]) -> ChunkReply:
     """A passage for the API; `waiting` are the ids of those without an embedding."""
     return {**vars(chunk), "citation": chunk.citation, "embedded": chunk.id not in waiting}
-
-
-def _consequences(doomed: list[JsonReply], missing: list[str]) -> list[str]:
-    passages = sum(each["chunks"] for each in doomed)
-    said = [
-        f"{_counted(len(doomed), 'document')} and {_counted(passages, 'passage')} are removed from "
-        "this file; the files and pages they came from stay as they are."
-    ]
-    if back := sum(each["followed"] for each in doomed):
-        said.append(
-            f"{back} of them {'is' if back == 1 else 'are'} in a library that follows a folder: "
-            "the next sync takes in again what is still there."
-        )
-    if missing:
-        said.append(f"{_counted(len(missing), 'document')} of these ids are gone already.")
-    if doomed:
-        said.append(UNDO)
-    return said
 
 
 def _counted(count: int, noun: str) -> str:

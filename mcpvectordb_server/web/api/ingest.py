@@ -45,10 +45,19 @@ def upload_file(
     replace: Replace = False,
 ) -> JobStarted:
     """Ingest one file, sent as the body as it is; secrets are refused."""
-    source = _relative(path)
+    source = PurePosixPath(path.replace("\\", "/").lstrip("/"))
+    if not source.name or ".." in source.parts or not path.isprintable():
+        raise InvalidInput("path must be a relative path with a file name, such as notes/tea.md")
     changed = "" if modified is None else _time(modified)
-    if not replace:  # asked now, so that whoever sends it is told, and again when it is stored
-        _check_new(site, library, str(source), file)
+    # Asked now, so that whoever sends it is told, and again when it is stored.
+    where = [("source", "eq", str(source))]
+    found = site.db.documents.browse(library=library, where=where, limit=100)
+    known = set() if replace else {each.hash for each in found}
+    if known and hashlib.sha256(file.content()).hexdigest() not in known:
+        raise Exists(
+            f"the library {library!r} has another file named {str(source)!r}: give this one "
+            "another name, or let it replace the other"
+        )
 
     def work(progress: ProgressCallback) -> Any:
         try:
@@ -60,12 +69,7 @@ def upload_file(
                 modified=changed,
             )
             done = site.db.documents.ingest(
-                given,
-                library=library,
-                guard=True,
-                embed=False,
-                replace=replace,
-                progress=progress,
+                given, library=library, guard=True, embed=False, replace=replace, progress=progress
             )
         finally:
             file.close()
@@ -146,23 +150,6 @@ def ingest_folder(
 
     title = f"{folder} (dry run)" if dry_run else folder
     return {"job": site.jobs.add("folder", title, work).reply()}
-
-
-def _check_new(site: Site, library: str, source: str, file: Upload) -> None:
-    """Raise Exists if the library has another file of this name."""
-    found = site.db.documents.browse(library=library, where=[("source", "eq", source)], limit=100)
-    if found and hashlib.sha256(file.content()).hexdigest() not in {each.hash for each in found}:
-        raise Exists(
-            f"the library {library!r} has another file named {source!r}: give this one another "
-            "name, or let it replace the other"
-        )
-
-
-def _relative(path: str) -> PurePosixPath:
-    source = PurePosixPath(path.replace("\\", "/").lstrip("/"))
-    if not source.name or ".." in source.parts or not path.isprintable():
-        raise InvalidInput("path must be a relative path with a file name, such as notes/tea.md")
-    return source
 
 
 def _time(text: str) -> str:

@@ -148,18 +148,14 @@ def threads(site: Site) -> JsonReply:
 
 
 @shows(tags=rows(name=str, memories=int))
-def tags(
-    site: Site,
-) -> JsonReply:
+def tags(site: Site) -> JsonReply:
     """All tags, the most frequent first."""
     counts = site.db.memories.values("tag")
     return {"tags": [{"name": name, "memories": n} for name, n in counts.items()]}
 
 
 @shows(days=rows(date=str, memories=int))
-def timeline(
-    site: Site,
-) -> JsonReply:
+def timeline(site: Site) -> JsonReply:
     """How many memories were stored on each day (UTC), the newest first."""
     days = sorted(site.db.memories.values("day").items(), reverse=True)
     return {"days": [{"date": day, "memories": count} for day, count in days]}

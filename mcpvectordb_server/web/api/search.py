@@ -117,11 +117,7 @@ def search(
 
 @shows(text=SearchResults, vector=SearchResults, hybrid=SearchResults)
 def compare(
-    site: Site,
-    *,
-    query: Question,
-    limit: Limit = 10,
-    **part: Unpack[SearchedPart],
+    site: Site, *, query: Question, limit: Limit = 10, **part: Unpack[SearchedPart]
 ) -> JsonReply:
     """Ask the same by words, by meaning, and by both, to see what each contributes."""
     return {mode: search(site, query=query, mode=mode, limit=limit, **part) for mode in _QUESTIONS}

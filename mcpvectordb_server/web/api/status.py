@@ -47,9 +47,7 @@ _COUNTS = "documents libraries passages pending memories threads tags vectors st
     revision=int,
     jobs=Annotated[JsonReply, Shown(running=int, queued=int, failed=int)],
 )
-def status(
-    site: Site,
-) -> JsonReply:
+def status(site: Site) -> JsonReply:
     """Counts, sizes, the model, what waits, and what goes on.
 
     The `reason` of a model says why it is missing, `embeddings` in which type the file stores what
@@ -89,9 +87,7 @@ def status(
 
 
 @shows(bytes=int, parts=rows(name=str, bytes=int))
-def space(
-    site: Site,
-) -> JsonReply:
+def space(site: Site) -> JsonReply:
     """What takes space in the file, the largest first; every page of it is read for that."""
     parts = site.db.space()
     return {

@@ -19,9 +19,7 @@ VectorReply = Annotated[JsonReply, Shown(Vector, without="raw", embedding=NotReq
 
 
 @shows(stores=rows(Store, namespaces=list[Namespace]))
-def stores(
-    site: Site,
-) -> JsonReply:
+def stores(site: Site) -> JsonReply:
     """All stores of vectors by name, with their namespaces."""
     vectors = site.db.vectors
     return {

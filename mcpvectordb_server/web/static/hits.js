@@ -1,7 +1,7 @@
 // What a search found, as it is shown in lists.
 
 import { h, icon, language, plain, stored } from "./dom.js";
-import { day, percent } from "./format.js";
+import { day } from "./format.js";
 import { gist, line, Marks } from "./markdown.js";
 import { ranges } from "./offsets.js";
 import { link } from "./route.js";
@@ -58,21 +58,18 @@ function shownLine({ text, highlights = [] }, program) {
 	return element;
 }
 
-/** How likely a hit is relevant, as a number and five steps. */
-export function relevance(hit) {
-	if (hit.relevance == null) return h("span.relevance.unknown", "–");
-	const steps = Math.max(1, Math.round(hit.relevance * 5));
+/** How sure a match is, as a word and three steps. */
+export function confidence(hit) {
+	if (hit.confidence == null) return h("span.confidence.unknown", "–");
+	const steps = { strong: 3, possible: 2, weak: 1 }[hit.confidence];
 	return h(
-		"span.relevance",
-		{
-			role: "img",
-			"aria-label": `relevance ${percent(hit.relevance)}`,
-			title: "How likely a judge would call this relevant",
-		},
-		h("span.relevance-number", percent(hit.relevance)),
+		"span.confidence",
+		{ class: hit.confidence, title: `A ${hit.confidence} match` },
+		h("span", hit.confidence),
 		h(
 			"span.steps",
-			[1, 2, 3, 4, 5].map((step) => h(step <= steps ? "i.on" : "i")),
+			{ "aria-hidden": "true" },
+			[1, 2, 3].map((step) => h(step <= steps ? "i.on" : "i")),
 		),
 	);
 }
@@ -92,7 +89,7 @@ export function item(hit, ...more) {
 	return h(
 		"li.hit",
 		{ data: { key: key(hit) } },
-		h("div.margin", relevance(hit), ranks(hit)),
+		h("div.margin", confidence(hit), ranks(hit)),
 		h(
 			"div.hit-body",
 			h("h2", h("a.hit-link", { href: place(hit) }, icon(hit.kind), stored("span", title(hit)))),

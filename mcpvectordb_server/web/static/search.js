@@ -186,11 +186,19 @@ class Search {
 		}
 		const list = h(
 			"ol.hits",
-			reply.hits.map((hit) => this.item(hit)),
+			this.items(reply.hits),
 		);
 		this.results.replaceChildren(list);
 		if (reply.more) this.results.append(this.moreButton(list));
 		this.say(`${counted(reply.hits.length, "passage")} found${reply.verdict ? `. ${reply.verdict}` : ""}`);
+	}
+
+	/** The hits of a page, with a line where weak ones begin. */
+	items(found) {
+		const weak = found.findIndex((hit) => hit.confidence === "weak");
+		const rows = found.map((hit) => this.item(hit));
+		if (weak > 0) rows.splice(weak, 0, h("li.weak-below", "weak matches below"));
+		return rows;
 	}
 
 	item(hit) {
@@ -516,7 +524,7 @@ function recent(heading, rows, none) {
 /** One line on how it was found, and warnings where something could not be searched. */
 function said(reply) {
 	const ran = reply.legs.map((leg) => LEGS[leg] ?? leg).join(" and ");
-	const number = `${counted(reply.hits.length, "passage")}${reply.more ? " so far" : ""}`;
+	const number = `${counted(reply.hits.length, "passage")}${reply.more ? " and more" : ""}`;
 	return [
 		h(
 			"p.how",
@@ -528,7 +536,7 @@ function said(reply) {
 		...[
 			reply.hits.length ? reply.verdict : "",
 			reply.note,
-			reply.uncalibrated && reply.hits.length ? `No relevance is shown: ${reply.uncalibrated}` : "",
+			reply.uncalibrated && reply.hits.length ? `How sure the matches are is not known: ${reply.uncalibrated}` : "",
 			reply.backlog?.note,
 		]
 			.filter(Boolean)
@@ -545,7 +553,7 @@ function reasons(reply) {
 function nothing(reply, filtered) {
 	return state(
 		"Nothing was found",
-		reply.verdict || "No passage has these words or this meaning.",
+		plain(reply.note || reply.verdict || "No passage has these words or this meaning."),
 		filtered ? "Remove a filter, or search everything." : "Try other words, fewer words, or a whole question.",
 	);
 }

@@ -179,9 +179,11 @@ def test_a_code_comes_before_near_identical_siblings(path: Path) -> None:
 
 
 def test_phrases_and_exclusions_bind_every_step(cities: Database) -> None:
-    assert sources(search_documents(cities, '"registered inhabitants" berlin', rerank=False)) == [
+    assert sources(search_documents(cities, '"registered inhabitants"', rerank=False)) == [
         "people.md"
     ]
+    preferred = sources(search_documents(cities, '"registered inhabitants" berlin', rerank=False))
+    assert "people.md" in preferred and len(preferred) > 1
     assert "people.md" not in sources(search_documents(cities, "berlin -inhabitants", rerank=False))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from mcpvectordb.index.resident import Allowed, ResidentEntries, log_rebuilt
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.fts5 import varints
-from mcpvectordb.text.query import parse_query
+from mcpvectordb.text.query import K1, B, idf, parse_query
 from tests.support import Letters, kept_keys
 
 EVERYTHING = Allowed()
@@ -52,7 +53,7 @@ def test_every_chunk_that_has_any_word_is_found_even_if_the_word_is_common(db: D
 
 def test_quoted_phrases_must_occur(db: Database) -> None:
     with db._file.reading() as sql:
-        found = index(0).match(sql, parse_query('"common frequent" seldom'), EVERYTHING, 100)
+        found = index(0).match(sql, parse_query('"common frequent"'), EVERYTHING, 100)
         assert {id for id, _ in found.best} == {2, 4, 6, 8, 10}
 
 
@@ -235,3 +236,53 @@ def test_the_words_of_whole_memories_are_checked_and_made_again(path: Path) -> N
         assert db.check() == [problem]
         db.rebuild()
         assert db.check() == [] and len(db.memories.search("pie", mode="text")) == 1
+
+
+@given(
+    rows=st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=8),
+    query=st.lists(st.sampled_from([*WORDS, '"common frequent"', "single"]), min_size=1).map(
+        " ".join
+    ),
+    stemmed=st.booleans(),
+    deleted=st.integers(0, 3),
+)
+def test_occurrences_are_those_that_bm25_counts(
+    rows: list[str], query: str, stemmed: bool, deleted: int
+) -> None:
+    with Database(":memory:", embedder=Letters()) as db:
+        for number, text in enumerate(rows):
+            db.memories.add(f"t{number % 2}", "user", f"{text} filler {number}")
+        ids = [memory.id for memory in db.memories]
+        db.memories.delete(ids[:deleted])
+        kept, parsed = np.array(ids[deleted:], np.int64), parse_query(query)
+        fulltext = db._store.fulltext
+        keyword = fulltext.stems if stemmed else fulltext.spellings
+        allowed = Allowed("SELECT id FROM contexts WHERE thread = ?", ("t0",))
+        with db._file.reading() as sql:
+            found = keyword.occurrences(sql, parsed, kept, EVERYTHING)
+            narrowed = keyword.occurrences(sql, parsed, kept, allowed)
+            names = (*parsed.phrases, *parsed.terms, *parsed.spellings)
+            having = [keyword.frequency(sql, each) for each in names]
+            inside = allowed.ids(sql)
+            scores = keyword.match(sql, parsed, EVERYTHING, 1).scores(kept.tolist())
+        assert found.frequencies.tolist() == (found.counts > 0).sum(axis=1).tolist() == having
+        assert found.rows == len(kept) and narrowed.rows == len(inside)
+        assert (
+            narrowed.frequencies.tolist()
+            == (found.counts[:, np.isin(kept, inside)] > 0).sum(axis=1).tolist()
+        )
+        if not parsed.phrases:
+            norms = K1 * (1 - B + B * found.lengths / found.average)
+            weights = np.array([[idf(found.rows, each)] for each in having])
+            ours = (weights * found.counts * (K1 + 1) / (found.counts + norms)).sum(axis=0)
+            assert ours == pytest.approx(list(scores.values()), abs=1e-9)
+
+
+def test_occurrences_include_what_the_transaction_itself_has_written(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.memories.add("t", "user", "tea")
+        with db._file.writing() as sql:
+            db.memories.add("t", "agent", "more tea")
+            ids = np.array([1, 2], np.int64)
+            found = db._store.fulltext.stems.occurrences(sql, parse_query("tea"), ids, EVERYTHING)
+        assert found.counts.tolist() == [[1, 1]] and found.lengths.tolist() == [1, 2]

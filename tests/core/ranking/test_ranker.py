@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config, Database, InvalidInput
 from mcpvectordb.ranking.ranker import (
+    AGREED,
+    KEPT,
     Recency,
     StatementLog,
     blended,
     fuse,
+    kept_high,
     rrf,
     tier_depth,
     tiers,
@@ -230,6 +233,26 @@ def test_an_item_that_both_legs_rank_high_comes_before_the_first_of_one_leg() ->
 def test_an_item_without_a_score_in_one_leg_gets_that_of_the_other() -> None:
     fused = dict(fused_by_rank([{1: 10.0, 2: 5.0, 3: 0.0}, {2: 0.9, 3: 0.1}], [0.5, 0.5]))
     assert fused[1] == 1.0
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=5, max_size=20),
+    st.sets(st.integers(0, 19), max_size=AGREED),
+)
+def test_what_both_retrievers_rank_high_is_among_the_first_of_the_fusion(
+    scores: list[float], both: set[int]
+) -> None:
+    fused = list(enumerate(sorted(scores, reverse=True)))
+    high = {id for id in both if id < len(fused)}
+    kept = kept_high(fused, high)
+    assert high <= {id for id, _ in kept[:KEPT]}
+    assert sorted(id for id, _ in kept) == list(range(len(fused)))
+    others = [id for id, _ in kept if id not in high]
+    assert others == sorted(others)
+    figures = [score for _, score in kept]
+    assert figures == sorted(figures, reverse=True)
+    if high <= set(range(KEPT)):
+        assert kept == fused
 
 
 def test_near_identical_cosines_score_nearly_the_same() -> None:

@@ -58,17 +58,28 @@ def test_a_search_in_an_unknown_library_names_the_nearest_one(
             "title*=TEXT) finds a part of it; there is no metadata key 'yeer'; did you mean "
             "'year'?",
         ),
-        # Whatever else leaves nothing is no mistake in a name.
-        ({"metadata.year": 1999}, ""),
-        ({"metadata.nothing": {"not_exists": True}, "metadata.year": 1999}, ""),
-        ({"title": "All about tea", "metadata.year": 1999}, ""),
-        ({"page": 7}, ""),
-        ({"title": {"contains": "cocoa"}}, ""),
     ],
 )
 def test_the_reasons_of_empty_results(db: Database, where: dict[str, Any], note: str) -> None:
     assert db.documents.search("water", where=where).note == note
     assert db.documents.why_empty(where=where) == note
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"metadata.year": 1999},
+        {"metadata.nothing": {"not_exists": True}, "metadata.year": 1999},
+        {"title": "All about tea", "metadata.year": 1999},
+        {"page": 7},
+        {"title": {"contains": "cocoa"}},
+    ],
+)
+def test_whatever_else_leaves_nothing_is_no_mistake_in_a_name(
+    db: Database, where: dict[str, Any]
+) -> None:
+    assert db.documents.search("water", where=where).note == why_empty.NO_MATCH
+    assert db.documents.why_empty(where=where) == ""
 
 
 def test_results_that_are_not_empty_have_no_note(db: Database) -> None:

@@ -56,7 +56,7 @@ def test_one_word_of_another_language_does_not_make_a_query_foreign(query: str) 
 
 
 def test_a_query_of_stop_words_alone_is_asked_as_it_is() -> None:
-    assert parse_query("wer bin ich").terms == ('"wer"', '"bin"', '"ich"')
+    assert parse_query("wer bin ich").required == '"wer bin ich"'
     assert match_query("was ist das").interpretations[0].expression == '"was" AND "ist" AND "das"'
 
 

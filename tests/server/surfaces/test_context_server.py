@@ -26,6 +26,12 @@ SEARCHES = (
     "hybrid_search_context",
 )
 PIXEL = base64.b64encode(b"\x89PNG one pixel").decode()
+ORDERS = {
+    "search_context": "thread_id source tags content_type metadata metadata_filters start_date "
+    "end_date limit offset include_images explain_query",
+    "fts_search_context": "query mode limit offset thread_id source tags content_type start_date "
+    "end_date metadata metadata_filters highlight include_images explain_query",
+}
 SCHEMAS = {tool.name: tool.arguments.output for tool in SURFACE.tools}
 
 
@@ -439,3 +445,9 @@ def test_truncated_replies_report_what_is_missing_and_how_to_get_it(
     assert entry["images"][0] == {"data": PIXEL, "mime_type": "image/png"}
     assert entry["images"][1] == {"mime_type": "image/png", "omitted": omitted}
     assert len(base64.b64decode(whole(tools, large)["images"][1]["data"])) == MAX_REPLY
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_parameters_are_listed_in_the_order_of_the_specification(name: str) -> None:
+    [tool] = [each for each in SURFACE.tools if each.name == name]
+    assert list(tool.arguments.schema["properties"]) == ORDERS[name].split()

@@ -16,7 +16,7 @@ import anyio
 from jsonschema import Draft202012Validator
 
 from mcpvectordb import Database
-from mcpvectordb_server.connections import HttpLimits, listen, uvicorn_server
+from mcpvectordb_server.connections import listen, uvicorn_server
 from mcpvectordb_server.web.api import ROUTES
 from mcpvectordb_server.web.application import application
 from mcpvectordb_server.web.openapi import describe
@@ -34,7 +34,7 @@ class Served:
         self.port: int = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
         app = application(self.site, token=TOKEN)
-        self.server = uvicorn_server(app, HttpLimits(shutdown_seconds=1, connections=most))
+        self.server = uvicorn_server(app, shutdown_seconds=1, connections=most)
         self.site.events.stopping = lambda: self.server.should_exit
         self.thread = threading.Thread(target=anyio.run, args=(self.server.serve, [self.listener]))
         self.thread.start()

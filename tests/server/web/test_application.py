@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb_server.connections import LIMITS
+from mcpvectordb_server.connections import MAX_BODY
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
 from tests.server.web.support_web_server import TOKEN, Served
@@ -72,7 +72,7 @@ def test_a_body_of_another_type_is_refused(filled: Served) -> None:
 
 
 def test_a_body_that_is_too_long_is_refused_also_without_a_length(filled: Served) -> None:
-    body = b'{"query": "' + b"a" * LIMITS.max_body + b'"}'
+    body = b'{"query": "' + b"a" * MAX_BODY + b'"}'
     assert filled.ask("POST", "/api/search", body, JSON)[0] == 413
     head = (
         f"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1:{filled.port}\r\nAuthorization: Bearer "
@@ -82,7 +82,7 @@ def test_a_body_that_is_too_long_is_refused_also_without_a_length(filled: Served
     with socket.create_connection(("127.0.0.1", filled.port), timeout=20) as client:
         client.sendall(head.encode())
         try:
-            for _ in range(LIMITS.max_body // 2**20 + 8):
+            for _ in range(MAX_BODY // 2**20 + 8):
                 client.sendall(part)
         except OSError:
             pass  # it was answered and closed before everything was sent
@@ -116,18 +116,18 @@ def test_the_files_of_the_page_are_sent_with_their_type_and_only_if_they_changed
     filled: Served,
 ) -> None:
     kept = assets.assets()
-    assert "index.html" in kept and sum(len(each.zipped) for each in kept.values()) < 150_000
-    for name, asset in kept.items():
+    assert "index.html" in kept and sum(len(zipped) for *_, zipped in kept.values()) < 150_000
+    for name, (raw, media, *_) in kept.items():
         status, headers, body = filled.raw("GET", f"/static/{name}")
-        assert (status, body, headers["Content-Type"]) == (200, asset.raw, asset.media)
+        assert (status, body, headers["Content-Type"]) == (200, raw, media)
         again = filled.raw("GET", f"/static/{name}", headers={"If-None-Match": headers["ETag"]})
         assert (again[0], again[2]) == (304, b"")
-    assert filled.raw("GET", "/")[2] == kept["index.html"].raw
+    assert filled.raw("GET", "/")[2] == kept["index.html"][0]
     for accepted, packed in (("gzip, br", True), ("br", False)):
         _, found, body = filled.raw("GET", "/", headers={"Accept-Encoding": accepted})
         assert (found.get("Content-Encoding") == "gzip") is packed
         assert found["Vary"] == "Accept-Encoding"
-        assert (gzip.decompress(body) if packed else body) == kept["index.html"].raw
+        assert (gzip.decompress(body) if packed else body) == kept["index.html"][0]
     assert filled.raw("HEAD", "/")[0] == 200
 
 

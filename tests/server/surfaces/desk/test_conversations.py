@@ -9,10 +9,7 @@ import hashlib
 import re
 from pathlib import Path
 
-import pytest
-
 from mcpvectordb import Database
-from mcpvectordb.ranking import relevance
 from tests.server.surfaces.desk.agent import Agent
 from tests.server.surfaces.desk.conftest import FILES
 
@@ -21,16 +18,11 @@ def test_1_a_question_is_answered_with_a_citation(agent: Agent) -> None:
     found = agent("search", query="How much is the daily allowance abroad?")
     assert found.places[0].startswith("firm/handbook/travel.md:")
     assert "Abroad it is 45 euros." in found.text
-    percentage = re.match(r"\[1\] \S+ · (\d+) %", found.text)
-    assert percentage and int(percentage[1]) > 50
+    assert re.match(r"\[1\] \S+ · strong match", found.text)
 
 
-def test_2_what_nobody_wrote_is_said_to_be_missing(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_2_what_nobody_wrote_is_said_to_be_missing(agent: Agent) -> None:
     question = "Who won the football world cup in 1974?"
-    assert "Nothing relevant" not in agent("search", query=question, kind="documents").text
-    monkeypatch.setattr(relevance, "FEW_PASSAGES", 0)  # as in a file of many passages
     found = agent("search", query=question, kind="documents")
     assert "Nothing relevant was found" in found.text
 
