@@ -714,7 +714,7 @@ class Database:
             stated = texts.stated_place(
                 sql, self._store, self.documents, document, memory, line, page
             )
-            return texts.QuotationSearch(sql, self._store, text).verify(stated)
+            return texts.verify(sql, self._store, text, stated)
 
     def similar(
         self,

@@ -20,6 +20,7 @@ from mcpvectordb.errors import EmbeddingFailed
 
 if TYPE_CHECKING:
     from mcpvectordb import Chunk, Database, Results
+    from mcpvectordb.index.resident import ResidentEntries
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -67,6 +68,11 @@ def embed_in_the_background(db: Database) -> str:
     return background.wait_until(
         lambda: not db.stats().pending, background.ask(), time.monotonic() + 60
     )
+
+
+def kept_keys(memory: ResidentEntries, index: str) -> list[Any]:
+    """The keys of what is kept in memory of an index, least recently used first."""
+    return [key for name, key in memory._entries if name == index]
 
 
 def python(program: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:

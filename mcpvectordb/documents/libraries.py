@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import shlex
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +39,7 @@ from mcpvectordb.ingest.globs import compile_glob, rules_of_patterns
 from mcpvectordb.metadata import decode_list, library_name, storable
 from mcpvectordb.storage.dialect import SQLITE, Sql
 from mcpvectordb.storage.file import File
+from mcpvectordb.storage.new_file import replace_private
 
 _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
 _FOLDERS_KEPT = 20  # that a library was ingested from
@@ -285,7 +285,7 @@ class ConfirmedFolders:
         path = self._path(library.name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _replace(path, json.dumps(confirmed, indent=2).encode())
+            replace_private(path, json.dumps(confirmed, indent=2).encode())
         except OSError as error:
             raise Unwritable(
                 f"the folder {quoted(library.root)} cannot be confirmed, because {path} cannot be "
@@ -369,17 +369,3 @@ class ConfirmedFolders:
                 "its disk, or remove the library"
             ) from None
         return {"folder": folder, "device": info.st_dev, "inode": info.st_ino}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all; mkstemp makes it for its owner only."""
-    number, name = tempfile.mkstemp(prefix=".confirmed-", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

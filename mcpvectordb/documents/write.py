@@ -49,13 +49,14 @@ from mcpvectordb.errors import (
 )
 from mcpvectordb.history.versions import LOCAL, Item, Version
 from mcpvectordb.index.chunks import NewChunks, active_model
+from mcpvectordb.index.resident import selected
 from mcpvectordb.index.spans import ItemText
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import storable
 from mcpvectordb.records import UNREAD_PAGES, Document, Parsed, Source, Status
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
-from mcpvectordb.text.tokens import mostly_foreign
+from mcpvectordb.text.tokens import is_foreign
 
 FORMER_IDS = 20  # of a document that are kept
 # The carrier of the first has no wheel for Windows.
@@ -900,15 +901,13 @@ def other_languages(sql: Sql) -> tuple[str, bool] | None:
         return None
     if sql.execute("SELECT 1 FROM settings WHERE name = ?", (_NOTED,)).fetchone():
         return None
-    first = [
-        text
-        for (text,) in sql.execute(
-            "SELECT tile FROM published_documents JOIN document_chunks "
-            "ON owner = key AND position = 0 ORDER BY key LIMIT ?",
-            (_FIRST,),
-        )
-    ]
-    foreign = mostly_foreign(first)
+    first = selected(
+        sql,
+        "SELECT tile FROM published_documents JOIN document_chunks "
+        "ON owner = key AND position = 0 ORDER BY key LIMIT ?",
+        (_FIRST,),
+    )
+    foreign = 2 * sum(map(is_foreign, first)) > len(first)
     return (model.name, foreign) if foreign or len(first) >= _FIRST else None
 
 

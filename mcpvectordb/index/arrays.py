@@ -29,7 +29,7 @@ result.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -69,22 +69,24 @@ class Group:
         return int(self.rows.shape[1])
 
 
-def one(given: Any, name: str = "embedding") -> Group:
+def one(given: Any) -> Group:
     """A single embedding from a list, a tuple or an array of one axis.
 
     Raises InvalidInput, which names the place of what is wrong.
     """
-    return Group([0], _row(given, name).reshape(1, -1))
+    return Group([0], _row(given, "embedding").reshape(1, -1))
 
 
-def many(given: Any, name: str = "embeddings") -> list[Group]:
+def many(given: Any) -> list[Group]:
     """One group for each dimension among several embeddings, given as a matrix or a list."""
     array = _array(given)
     if array is not None and array.ndim == 2 and array.dtype.kind in "fiu":
-        return [Group(range(len(array)), _checked(array, name))] if len(array) else []
+        return [Group(range(len(array)), _checked(array, "embeddings"))] if len(array) else []
     if not _is_list(given) and (array is None or array.ndim == 0):
-        raise InvalidInput(f"{name} must be a list of embeddings or a matrix, not {_noun(given)}")
-    rows = [_row(each, f"{name}[{position}]") for position, each in enumerate(given)]
+        raise InvalidInput(
+            f"embeddings must be a list of embeddings or a matrix, not {_noun(given)}"
+        )
+    rows = [_row(each, f"embeddings[{position}]") for position, each in enumerate(given)]
     by_dimension: dict[int, list[int]] = {}
     for position, row in enumerate(rows):
         by_dimension.setdefault(len(row), []).append(position)
@@ -151,14 +153,6 @@ def is_rankable(blob: bytes, dimension: int) -> bool:
     return 1e-6 <= norm <= 1e6
 
 
-def blocks(rows: Floats) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """The rows as float64, block by block, each with its slice."""
-    step = block_rows(rows.shape[1])
-    for start in range(0, len(rows), step):
-        place = slice(start, start + step)
-        yield place, rows[place].astype(np.float64)
-
-
 def block_rows(dimension: int) -> int:
     """The number of rows of a block."""
     return max(1, BLOCK // dimension)
@@ -215,9 +209,7 @@ def _checked(given: Any, name: str) -> Floats:
 
 def _array(given: Any) -> NDArray[Any] | None:
     """`given` as an array if it has the array interface; None for lists and everything else."""
-    if not hasattr(given, "__array__"):
-        return None
-    return np.asarray(given)
+    return np.asarray(given) if hasattr(given, "__array__") else None
 
 
 def _is_list(given: Any) -> bool:
@@ -345,8 +337,11 @@ def encode(rows: Floats) -> NDArray[np.int8]:
     arbitrary direction.
     """
     result = np.empty(rows.shape, np.int8)
+    step = block_rows(rows.shape[1])
     with np.errstate(invalid="ignore"):  # `check` reports damaged embeddings; any code will do here
-        for place, block in blocks(rows):
+        for start in range(0, len(rows), step):
+            place = slice(start, start + step)
+            block = rows[place].astype(np.float64)
             largest = np.maximum(block.max(axis=1), -block.min(axis=1))
             block[largest == 0], largest[largest == 0] = 1, 1
             block /= largest[:, None]
@@ -507,7 +502,13 @@ class Codes:
         first, last = len(self.alive), len(self.alive) + len(ids)
         alive = self.alive & ~np.isin(self.ids, removed)
         if last > len(self._ids):  # grow by half, so that appending often costs little
-            self._grow(max(last, len(self._ids) * 3 // 2))
+            for name, axis in (("_ids", 0), ("_codes", 0), ("_lengths", 0), ("_signs", 1)):
+                old = getattr(self, name)
+                shape = list(old.shape)
+                shape[axis] = max(last, old.shape[axis] * 3 // 2)
+                new = np.zeros(shape, old.dtype)
+                new[(slice(None),) * axis + (slice(old.shape[axis]),)] = old
+                setattr(self, name, new)
         self._ids[first:last], self._codes[first:last] = ids, codes
         self._complete(last, alive)
 
@@ -575,7 +576,10 @@ class Codes:
         few = max(self._tuning.sign_rows, int(np.count_nonzero(alive)) // SIGN_SHARE, count)
         if self._centre is None or rows <= few or self.dimension < SIGN_DIMENSION:
             return None
-        distances = self._hamming(_unit(query) - self._centre, len(allowed))
+        wide = query.astype(np.float64)
+        wide /= np.abs(wide).max() or 1.0  # before anything that could overflow
+        unit = (wide / (np.linalg.norm(wide) or 1.0)).astype(np.float32)
+        distances = self._hamming(unit - self._centre, len(allowed))
         if rows < len(allowed):
             distances[~allowed] = FORBIDDEN
         return np.flatnonzero(distances <= _quantile(distances, count))
@@ -632,22 +636,6 @@ class Codes:
             if self._centre is not None:
                 self._signs[:, part] = _words(self._codes[part] > lengths[:, None] * self._centre)
         self.alive = np.concatenate([alive, np.ones(last - len(alive), bool)])
-
-    def _grow(self, room: int) -> None:
-        for name, axis in (("_ids", 0), ("_codes", 0), ("_lengths", 0), ("_signs", 1)):
-            old = getattr(self, name)
-            shape = list(old.shape)
-            shape[axis] = room
-            new = np.zeros(shape, old.dtype)
-            new[(slice(None),) * axis + (slice(old.shape[axis]),)] = old
-            setattr(self, name, new)
-
-
-def _unit(query: Floats) -> NDArray[np.float32]:
-    """An embedding scaled to length 1 without overflow; zeros stay zeros."""
-    wide = query.astype(np.float64)
-    wide /= np.abs(wide).max() or 1.0
-    return (wide / (np.linalg.norm(wide) or 1.0)).astype(np.float32)
 
 
 def centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:

@@ -171,21 +171,20 @@ class BackgroundEmbedder:
 
 def run_until(deadline: float, work: Callable[[], None]) -> None:
     """Have a thread work, and wait for it until the deadline; what it raises in time is raised."""
-    from concurrent.futures import Future  # slow to load, and rarely needed
-
-    ended: Future[None] = Future()
+    raised: list[BaseException] = []
 
     def run() -> None:
         try:
             work()
-            ended.set_result(None)
         except BaseException as error:
-            ended.set_exception(error)
+            raised.append(error)
 
     if deadline > time.monotonic():
-        threading.Thread(target=run, name="mcpvectordb-until", daemon=True).start()
-        with contextlib.suppress(TimeoutError):
-            ended.result(max(0.0, deadline - time.monotonic()))
+        thread = threading.Thread(target=run, name="mcpvectordb-until", daemon=True)
+        thread.start()
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if raised:
+            raise raised[0]
 
 
 def embed_progress(done: Embedded, total: int) -> Progress:

@@ -133,11 +133,6 @@ def every_model(sql: Sql) -> list[tuple[int, int]]:
     return [(key, dimension) for key, dimension, _ in rows]
 
 
-def model_dimension(sql: Sql, model: int) -> int:
-    """The number of values of a model's embeddings."""
-    return int(sql.execute("SELECT dimension FROM models WHERE key = ?", (model,)).get)
-
-
 def awaited_models(sql: Sql) -> list[int]:
     """The keys of the models that embed every chunk: all but the provisional one."""
     fast = provisional_model(sql)
@@ -295,8 +290,13 @@ class ChunkIndex:
 
     def put(self, sql: Sql, texts: Sequence[NewChunks]) -> None:
         """Add chunks of texts: found by words at once, by meaning once they are embedded."""
-        # Ids are given in advance, so that each table takes one statement.
-        new = list(_rows(texts, self._last_id(sql)))
+        # Ids are given in advance, so that each table takes one statement; AUTOINCREMENT would
+        # count on from the same.
+        last = sql.execute(
+            f"SELECT max(coalesce((SELECT max(id) FROM {self.chunks}), 0), "
+            f"coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{self.chunks}'), 0))"
+        ).get
+        new = list(_rows(texts, last))
         if not new:
             return
         ids = [each.id for _, each in new]
@@ -321,15 +321,6 @@ class ChunkIndex:
             )
             if known:
                 self._copy_known(sql, model, known)
-
-    def _last_id(self, sql: Sql) -> int:
-        """The last id that was given, from which AUTOINCREMENT would count on."""
-        return int(
-            sql.execute(
-                f"SELECT max(coalesce((SELECT max(id) FROM {self.chunks}), 0), "
-                f"coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{self.chunks}'), 0))"
-            ).get
-        )
 
     def count(self, sql: Sql, owner: int | None = None) -> int:
         """The number of chunks, of one owner or of all published ones."""
@@ -556,7 +547,7 @@ class ChunkIndex:
         """Store embeddings of chunks that have none, in the precision of the file."""
         if not embeddings:
             return
-        dimension = model_dimension(sql, model)
+        dimension = int(sql.execute("SELECT dimension FROM models WHERE key = ?", (model,)).get)
         ids = [chunk for chunk, _ in embeddings]
         blobs = arrays.in_precision([blob for _, blob in embeddings], dimension, precision(sql))
         sql.executemany(
@@ -620,7 +611,17 @@ class ChunkIndex:
 
     def problems(self, sql: Sql) -> Iterator[str]:
         """The problems of the chunks and their indexes, one sentence each."""
-        yield from self._broken_tiles(sql)
+        expected = (None, 0, 0)
+        for owner, position, start, tile in sql.execute(
+            f"SELECT owner, position, tile_start, tile FROM {self.chunks} ORDER BY owner, position"
+        ):
+            if owner != expected[0]:
+                expected = (owner, 0, 0)
+            if (owner, position, start) != expected:
+                yield (
+                    f"{self.chunks}: chunk {position} of {owner} does not follow the one before it"
+                )
+            expected = (owner, position + 1, start + len(tile))
         yield from (
             f"{self.chunks}: the text of chunk {id} is not the one that came in"
             for id, _ in self.altered(sql)
@@ -634,7 +635,15 @@ class ChunkIndex:
         for model, dimension in every_model(sql):
             yield from self.vector.problems(sql, model, dimension)
         for model in awaited_models(sql):
-            yield from self._lost_chunks(sql, model)
+            for id, count in sql.execute(
+                "SELECT id, "
+                f"(SELECT count(*) FROM {self.embeddings} WHERE chunk = id AND model = ?1) "
+                f"+ (SELECT count(*) FROM {self.pending} WHERE chunk = id AND model = ?1) AS n "
+                f"FROM {self.chunks} WHERE n <> 1",
+                (model,),
+            ):
+                states = "both embedded and" if count else "neither embedded nor"
+                yield f"{self.chunks}: chunk {id} is {states} waiting"
         if fast := provisional_model(sql):
             yield from (
                 f"{self.chunks}: chunk {id} has a provisional embedding beside its own"
@@ -672,32 +681,6 @@ class ChunkIndex:
             f"(SELECT 1 FROM {self.pending} p WHERE p.chunk = e.chunk AND p.model = {ACTIVE_KEY})"
         )
         return selected(sql, twice, (provisional,))
-
-    def _broken_tiles(self, sql: Sql) -> Iterator[str]:
-        expected = (None, 0, 0)
-        for owner, position, start, tile in sql.execute(
-            f"SELECT owner, position, tile_start, tile FROM {self.chunks} ORDER BY owner, position"
-        ):
-            if owner != expected[0]:
-                expected = (owner, 0, 0)
-            if (owner, position, start) != expected:
-                yield (
-                    f"{self.chunks}: chunk {position} of {owner} does not follow the one before it"
-                )
-            expected = (owner, position + 1, start + len(tile))
-
-    def _lost_chunks(self, sql: Sql, model: int) -> Iterator[str]:
-        rows = sql.execute(
-            f"SELECT id, (SELECT count(*) FROM {self.embeddings} WHERE chunk = id AND model = ?1) "
-            f"+ (SELECT count(*) FROM {self.pending} WHERE chunk = id AND model = ?1) AS n "
-            f"FROM {self.chunks} WHERE n <> 1",
-            (model,),
-        )
-        for id, count in rows:
-            yield (
-                f"{self.chunks}: chunk {id} is "
-                f"{'both embedded and' if count else 'neither embedded nor'} waiting"
-            )
 
 
 def _rows(texts: Iterable[NewChunks], last: int) -> Iterator[tuple[tuple[Any, ...], IndexedChunk]]:

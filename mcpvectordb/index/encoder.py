@@ -494,25 +494,15 @@ class Encoder:
         """How many chunks of an index wait for the active model, and what becomes of them."""
         with self._file.reading() as sql:
             model = active_model(sql)
-            pending = index.count_pending(sql, model.key) if model else 0
+            if model is None:
+                return Backlog()
+            pending = index.count_pending(sql, model.key)
             passages = index.count(sql) if pending else 0
             provisional = min(pending, self.provisional.count(sql, index)) if pending else 0
             # The server's searches need not look for what others do.
-            leased = (
-                self.background is None
-                and model is not None
-                and pending > 0
-                and index.is_leased(sql, model.key)
-            )
-        return Backlog(
-            passages=passages,
-            pending=pending,
-            provisional=provisional,
-            outlook=self._outlook(leased) if pending else "",
-        )
-
-    def _outlook(self, leased: bool) -> str:
-        """What becomes of chunks that wait; `leased` if somebody is embedding some."""
+            leased = pending and self.background is None and index.is_leased(sql, model.key)
+        if not pending:
+            return Backlog()
         if self.background is not None:
             error = self.background.error
             next = f"embedding failed: {error}" if error else "embedding goes on in the background"
@@ -524,8 +514,9 @@ class Encoder:
             next = "another process is embedding"
         else:
             next = self.missing_reason() or "run `mcpvectordb embed`"
-        failed = self.provisional.error
-        return f"{next}; no provisional embeddings: {failed}" if failed else next
+        if self.provisional.error:
+            next += f"; no provisional embeddings: {self.provisional.error}"
+        return Backlog(passages=passages, pending=pending, provisional=provisional, outlook=next)
 
     def embed_texts(
         self, index: ChunkIndex, texts: Sequence[str], *, deadline: float | None = None
@@ -759,8 +750,16 @@ class ProvisionalEmbedder:
                 fast = self._registered(sql)
                 if fast is None:
                     return
-                rows = [row.tobytes() for row in vectors]
-                _store(sql, index, fast, list(zip([id for id, _ in batch], rows, strict=True)))
+                # Another process may have stored some meanwhile, or embedded them for good.
+                lacking = selected(
+                    sql,
+                    f"SELECT chunk FROM {index.pending} p WHERE model = {ACTIVE_KEY} "
+                    "AND chunk IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 "
+                    f"FROM {index.embeddings} e WHERE e.chunk = p.chunk AND e.model = ?)",
+                    (json.dumps([id for id, _ in batch]), fast.key),
+                )
+                made = {id: row.tobytes() for (id, _), row in zip(batch, vectors, strict=True)}
+                index.store(sql, fast.key, [(id, made[id]) for id in lacking])
             if report:
                 report()
 
@@ -864,15 +863,3 @@ class ProvisionalEmbedder:
         fast = _add_model(sql, spec.name, spec.digest, spec.dimension)
         _set(sql, PROVISIONAL, str(fast.key))
         return fast
-
-
-def _store(sql: Sql, index: ChunkIndex, model: ModelRow, rows: Sequence[tuple[int, bytes]]) -> None:
-    """Store the embeddings of chunks that still wait for the active model and have none yet."""
-    waiting = selected(
-        sql,
-        f"SELECT chunk FROM {index.pending} p WHERE model = {ACTIVE_KEY} "
-        "AND chunk IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 "
-        f"FROM {index.embeddings} e WHERE e.chunk = p.chunk AND e.model = ?)",
-        (json.dumps([id for id, _ in rows]), model.key),
-    )
-    index.store(sql, model.key, [row for row in rows if row[0] in set(waiting)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,12 @@ class KeywordIndex:
             if sum(frequencies.values()) > self._tuning.file_rows:
                 frequencies = None
         if frequencies is not None:
-            return self._match_in_file(sql, query, allowed, limit, frequencies)
+            total, _ = fts5.totals(sql, self._words)
+            return KeywordMatch(
+                self.best(sql, *self._matching(query), allowed, limit),
+                lambda ids: self._scores_in_file(sql, query, ids),
+                *full_score(query, total, frequencies),
+            )
         scorer = self._postings.score(sql, query)
         ids = allowed.ids(sql) if allowed.select else None
         return KeywordMatch(
@@ -146,21 +151,6 @@ class KeywordIndex:
             if token not in ignored:
                 with file.reading(limited=False) as sql:
                     budget -= self._postings.load(sql, token)
-
-    def _match_in_file(
-        self,
-        sql: Sql,
-        query: Query,
-        allowed: Allowed,
-        limit: int,
-        frequencies: dict[str, int],
-    ) -> KeywordMatch:
-        total, _ = fts5.totals(sql, self._words)
-        return KeywordMatch(
-            self.best(sql, *self._matching(query), allowed, limit),
-            lambda ids: self._scores_in_file(sql, query, ids),
-            *full_score(query, total, frequencies),
-        )
 
     def best(
         self, sql: Sql, matching: str, bindings: Sequence[str], allowed: Allowed, limit: int
@@ -320,10 +310,6 @@ class Rows:
         """The number of rows that were deleted since these were read."""
         return len(self.ids) - self.count
 
-    def norms(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """BM25's length normalization of the rows at the given places."""
-        return _norms(self.lengths[places], self.average)
-
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of ids; ids without a row are left out."""
         found = self.ids.searchsorted(ids)
@@ -358,15 +344,6 @@ class TermPostings:
     def frequency(self, rows: Rows) -> int:
         """The number of existing rows that have the term."""
         return int(np.count_nonzero(rows.present[self.having])) if rows.deleted else self.rows
-
-    def counts_at(self, places: NDArray[np.int32]) -> NDArray[np.float64]:
-        """How often the term is in the rows at the given places."""
-        if self.places is None:
-            return self.counts[places].astype(np.float64)
-        if not len(self.places):
-            return np.zeros(len(places))
-        found = np.minimum(self.places.searchsorted(places), len(self.places) - 1)
-        return np.where(self.places[found] == places, self.counts[found], 0.0)
 
 
 class Postings:
@@ -475,7 +452,11 @@ class Postings:
         if known is not None:
             places = np.concatenate([known.having, places])
             whole = np.concatenate([known.counts[known.counts > 0], whole])
-        term = _packed(places, whole, rows)
+        term = TermPostings(places, whole, len(places), rows.last, rows.version)
+        if len(places) > DENSE * len(rows.ids):
+            everywhere = np.zeros(len(rows.ids), np.uint16)
+            everywhere[places] = whole
+            term = replace(term, places=None, counts=everywhere)
         memory.put(self._table, key, term)
         return term
 
@@ -516,16 +497,8 @@ def _rows(
 
 
 def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
+    """BM25's length normalization."""
     return K1 * (1 - B + B * lengths / average)
-
-
-def _packed(places: NDArray[np.int32], counts: NDArray[np.uint16], rows: Rows) -> TermPostings:
-    """Postings in the smaller form: a list of places, or for a common term one count per row."""
-    if len(places) <= DENSE * len(rows.ids):
-        return TermPostings(places, counts, len(places), rows.last, rows.version)
-    everywhere = np.zeros(len(rows.ids), np.uint16)
-    everywhere[places] = counts
-    return TermPostings(None, everywhere, len(places), rows.last, rows.version)
 
 
 class Bm25Scorer:
@@ -541,7 +514,13 @@ class Bm25Scorer:
         frequencies = {term: postings[term].frequency(rows) for term in dict.fromkeys(named)}
         self._terms = [(postings[term], idf(rows.count, frequencies[term])) for term in named]
         self.full_score, self.code_share = full_score(query, rows.count, frequencies)
-        self._scores = self._rough_scores()
+        self._scores = np.zeros(len(rows.ids), np.float32)
+        for each, weight in self._terms:
+            places = slice(len(each.counts)) if each.places is None else each.places
+            counts = each.counts.astype(np.float32)
+            counts /= counts + rows.rough_norms[places]
+            counts *= weight * (K1 + 1)
+            self._scores[places] += counts
         for term in query.exclusions:
             self._scores[postings[term].having] = 0
         if rows.deleted:
@@ -583,24 +562,19 @@ class Bm25Scorer:
             **dict(zip(self._rows.ids[places].tolist(), scores, strict=True)),
         }
 
-    def _rough_scores(self) -> NDArray[np.float32]:
-        scores = np.zeros(len(self._rows.ids), np.float32)
-        norms = self._rows.rough_norms
-        for term, weight in self._terms:
-            places = slice(len(term.counts)) if term.places is None else term.places
-            counts = term.counts.astype(np.float32)
-            counts /= counts + norms[places]
-            counts *= weight * (K1 + 1)
-            scores[places] += counts
-        return scores
-
     def _exact_scores(self, places: NDArray[Any]) -> NDArray[np.float64]:
         """The scores of some rows, in FTS5's order of operations, so that they equal its own."""
-        norms = self._rows.norms(places)
+        norms = _norms(self._rows.lengths[places], self._rows.average)
         places = places.astype(np.int32)  # as postings have them, which need not be widened then
         scores = np.zeros(len(places))
         for term, weight in self._terms:
-            counts = term.counts_at(places)
+            if term.places is None:
+                counts = term.counts[places].astype(np.float64)
+            elif not len(term.places):
+                continue
+            else:
+                found = np.minimum(term.places.searchsorted(places), len(term.places) - 1)
+                counts = np.where(term.places[found] == places, term.counts[found], 0.0)
             scores += weight * (counts * (K1 + 1) / (counts + norms))
         return scores
 

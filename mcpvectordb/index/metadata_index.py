@@ -16,6 +16,7 @@ from typing import Any
 from mcpvectordb import filters, metadata
 from mcpvectordb.errors import InvalidInput
 from mcpvectordb.filters.dialect import canonical_json
+from mcpvectordb.index.resident import selected
 from mcpvectordb.records import Condition
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.schema import key_index
@@ -46,11 +47,13 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
 
 def folded(names: Sequence[str], values: Mapping[str, Any] | None) -> str | None:
     """The value of `memories.folded` for this metadata: JSON, or None where no key is present."""
-    found = {
-        name: _folded(value)
-        for name in names
-        if isinstance(value := _value_at(values, name), str | int | float)
-    }
+    found = {}
+    for name in names:
+        value: Any = values
+        for step in name.split("."):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        if isinstance(value, str | int | float):
+            found[name] = _folded(value)
     return json.dumps(found, ensure_ascii=False) if found else None
 
 
@@ -64,7 +67,11 @@ def index_condition(
     pieces, bindings = [], []
     for condition in conditions:
         candidates = _candidates(condition)
-        if candidates and (name := _indexed_name(condition.field)) in names:
+        field = condition.field
+        first, *steps = field.split(".") if isinstance(field, str) else field
+        name = ".".join(steps)
+        # A column has no steps, and no key with a dot in it is indexed.
+        if candidates and first == "metadata" and name in names and name.count(".") < len(steps):
             marks = ", ".join("?" * len(candidates))
             pieces.append(f"json_extract(x.folded, '$.\"{name}\"') IN ({marks})")
             bindings += candidates
@@ -126,31 +133,12 @@ class MetadataIndex:
 
 def _existing(sql: Sql) -> set[str]:
     """The keys that have an index in the schema."""
-    return {
-        name
-        for (name,) in sql.execute(
-            "SELECT substr(name, 13) FROM sqlite_schema WHERE name GLOB 'context_key_*'"
-        )
-    }
-
-
-def _value_at(values: Mapping[str, Any] | None, name: str) -> Any:
-    found: Any = values
-    for step in name.split("."):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
+    names = "SELECT substr(name, 13) FROM sqlite_schema WHERE name GLOB 'context_key_*'"
+    return set(selected(sql, names))
 
 
 def _folded(value: str | int | float) -> str | int | float:
     return value.casefold()[:MAX_CHARACTERS] if isinstance(value, str) else value
-
-
-def _indexed_name(field: str | tuple[str, ...]) -> str | None:
-    """The name under which a field would be indexed; None for columns and keys with a dot."""
-    first, *steps = field.split(".") if isinstance(field, str) else field
-    if first != "metadata" or any("." in step for step in steps):
-        return None
-    return ".".join(steps)
 
 
 def _candidates(condition: Condition) -> list[str | int | float]:

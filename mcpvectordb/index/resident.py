@@ -65,9 +65,9 @@ class Allowed:
 EVERYTHING = Allowed()
 
 
-def selected(sql: Sql, select: str, bindings: Sequence[object] = ()) -> list[int]:
-    """The ids that a SELECT of one column returns."""
-    return [id for (id,) in sql.execute(select, bindings)]
+def selected(sql: Sql, select: str, bindings: Sequence[object] = ()) -> list[Any]:
+    """The values that a SELECT of one column returns."""
+    return [value for (value,) in sql.execute(select, bindings)]
 
 
 # The log of changes.
@@ -122,20 +122,11 @@ class ResidentEntries:
     def __init__(self, budget: int, tuning: Tuning = DEFAULT) -> None:
         self._budget, self.tuning = budget, tuning
         self._entries: dict[tuple[str, Hashable], tuple[ResidentEntry, int]] = {}
-        self._bytes = 0
+        self.size = 0
+        """How many bytes the entries take."""
         self._asked: set[str] = set()
         self._lock = threading.Lock()
         self._loading: dict[str, threading.RLock] = {}
-
-    @property
-    def size(self) -> int:
-        """How many bytes the entries take."""
-        return self._bytes
-
-    def keys(self, index: str) -> list[Hashable]:
-        """The keys of an index's entries, least recently used first."""
-        with self._lock:
-            return [key for name, key in self._entries if name == index]
 
     def loading(self, index: str) -> threading.RLock:
         """The lock to hold while entries of an index are looked up, read or brought up to date."""
@@ -177,8 +168,8 @@ class ResidentEntries:
             if size > self._budget:
                 return
             self._entries[index, key] = entry, size
-            self._bytes += size
-            while self._bytes > self._budget:
+            self.size += size
+            while self.size > self._budget:
                 self._discard(next(iter(self._entries)))
 
     def drop(self, index: str) -> None:
@@ -189,7 +180,7 @@ class ResidentEntries:
 
     def _discard(self, each: tuple[str, Hashable]) -> None:
         _, size = self._entries.pop(each, (None, 0))
-        self._bytes -= size
+        self.size -= size
 
 
 # Filter columns.

@@ -71,8 +71,26 @@ class TextItems(VersionedShelf, ABC):
 
     @classmethod
     def stored(cls, sql: Sql, owner: int) -> ItemText:
-        """What a present item has beside its fields."""
-        return stored(sql, f"{cls.table}_chunks", owner)
+        """What a present item has beside its fields: its text, and the spans of its chunks."""
+        tiles: list[str] = []
+        spans: list[Span] = []
+        for tile, headings, header, footer, *numbers in sql.execute(
+            'SELECT tile, headings, header, footer, tile_start, start, "end", first_line, '
+            f"last_line, page FROM {cls.table}_chunks WHERE owner = ? ORDER BY position",
+            (owner,),
+        ):
+            tiles.append(tile)
+            values = dict(zip(_NUMBERS, numbers, strict=True))
+            spans.append(
+                Span(
+                    **values,
+                    tile_end=values["tile_start"] + len(tile),
+                    headings=decode_list(headings),
+                    header=header,
+                    footer=footer,
+                )
+            )
+        return ItemText("".join(tiles), spans)
 
     @classmethod
     def body(cls, sql: Sql, version: Version) -> bytes:
@@ -148,33 +166,26 @@ def _image(mime_type: Any, metadata: Any, data: Any) -> StoredImage:
     return StoredImage(storable(mime_type, "mime_type"), metadata, from_base64(data, "an image"))
 
 
-def stored(sql: Sql, chunks: str, owner: int) -> ItemText:
-    """The text of an owner and the spans of its chunks in the table `chunks`, as written."""
-    tiles: list[str] = []
-    spans: list[Span] = []
-    for tile, headings, header, footer, *numbers in sql.execute(
-        'SELECT tile, headings, header, footer, tile_start, start, "end", first_line, last_line, '
-        f"page FROM {chunks} WHERE owner = ? ORDER BY position",
-        (owner,),
-    ):
-        tiles.append(tile)
-        values = dict(zip(_NUMBERS, numbers, strict=True))
-        spans.append(
-            Span(
-                **values,
-                tile_end=values["tile_start"] + len(tile),
-                headings=decode_list(headings),
-                header=header,
-                footer=footer,
-            )
-        )
-    return ItemText("".join(tiles), spans)
-
-
 def checked(text: Any, places: Sequence[Sequence[Any]]) -> list[Span]:
     """The spans of a text from packed places; InvalidInput or TypeError if they do not fit it."""
     storable(text, "text")
-    spans = [_span(place) for place in places]
+    spans = []
+    for *numbers, headings, header, footer in places:
+        if None in numbers[:-1] or any(
+            type(each) is not int or not 0 <= each < 2**53 for each in numbers if each is not None
+        ):
+            raise InvalidInput("the place of a chunk is no number")
+        if not isinstance(headings, list):
+            raise InvalidInput("headings is not a list")
+        spans.append(
+            Span(
+                **dict(zip(_NUMBERS, numbers, strict=True)),
+                tile_end=0,
+                headings=tuple(storable(each, "headings") for each in headings),
+                header=storable(header, "header"),
+                footer=storable(footer, "footer"),
+            )
+        )
     ends = [*(each.tile_start for each in spans[1:]), len(text)][: len(spans)]
     spans = [replace(span, tile_end=end) for span, end in zip(spans, ends, strict=True)]
     first, before = 0, 0
@@ -188,23 +199,6 @@ def checked(text: Any, places: Sequence[Sequence[Any]]) -> list[Span]:
     if first != len(text):
         raise InvalidInput("its chunks are not its whole text")
     return spans
-
-
-def _span(place: Sequence[Any]) -> Span:
-    *numbers, headings, header, footer = place
-    if None in numbers[:-1] or any(
-        type(each) is not int or not 0 <= each < 2**53 for each in numbers if each is not None
-    ):
-        raise InvalidInput("the place of a chunk is no number")
-    if not isinstance(headings, list):
-        raise InvalidInput("headings is not a list")
-    return Span(
-        **dict(zip(_NUMBERS, numbers, strict=True)),
-        tile_end=0,
-        headings=tuple(storable(each, "headings") for each in headings),
-        header=storable(header, "header"),
-        footer=storable(footer, "footer"),
-    )
 
 
 def embeddings(sql: Sql, shelf: str, model: int, owner: int) -> dict[int, bytes]:

@@ -150,10 +150,6 @@ class VectorIndex:
         """The groups that have a vec0 table."""
         return vec0.tables(sql, self._prefix)
 
-    def create(self, sql: Sql, group: int, dimension: int) -> None:
-        """Create the vec0 table of a group that has no embeddings yet."""
-        sql.execute(vec0.create_statement(self.codes_table(group), dimension))
-
     def drop(self, sql: Sql, group: int) -> None:
         """Remove a group's vec0 table, if it has one."""
         sql.execute(f"DROP TABLE IF EXISTS {self.codes_table(group)}")
@@ -162,7 +158,7 @@ class VectorIndex:
 
     def fill(self, sql: Sql, group: int, dimension: int) -> None:
         """Create the vec0 table of a group from its embeddings."""
-        self.create(sql, group, dimension)
+        sql.execute(vec0.create_statement(self.codes_table(group), dimension))
         for ids, rows in self.blocks(sql, group, dimension):
             self.add_many(sql, group, ids, rows)
 
@@ -268,26 +264,27 @@ class VectorIndex:
         self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, exact cosine) of the nearest to a float32 embedding, best first."""
-        query = np.frombuffer(embedding, np.float32).reshape(1, -1)
-        return self.nearest_each(sql, group, query, allowed, limit)[0]
+        query = np.frombuffer(embedding, np.float32)
+        return self.nearest_by(sql, group, query, allowed, limit, "cosine")
 
-    def nearest_each(
-        self,
-        sql: Sql,
-        group: int,
-        queries: Floats,
-        allowed: Allowed,
-        limit: int,
-        metric: str = "cosine",
-    ) -> list[Ranked]:
-        """(id, score) of the nearest to each query; equal scores come in the order of the ids.
+    def nearest_by(
+        self, sql: Sql, group: int, query: Floats, allowed: Allowed, limit: int, metric: str
+    ) -> Ranked:
+        """(id, score) of the nearest to a query; equal scores come in the order of the ids.
 
-        For the cosine of many embeddings, codes choose candidates; otherwise all are compared.
+        For the cosine of many embeddings, codes choose candidates, which are ranked by their exact
+        cosines; otherwise all are compared.
         """
-        view = self._view(sql, group, queries.shape[1], allowed) if metric == "cosine" else None
-        if view is None:
-            return self._scan(sql, group, queries, allowed, limit, metric)
-        return [self._by_codes(sql, group, query, view, allowed, limit) for query in queries]
+        view = self._view(sql, group, len(query), allowed) if metric == "cosine" else None
+        if view is not None:
+            candidates = view.codes.nearest(query, limit, view.alive, view.usable)
+            found = self._scan(sql, group, query, _only(candidates), limit, metric)
+            rows = int(np.count_nonzero(view.usable))
+            positive = min((cosine for _, cosine in found), default=1.0) > 0
+            if len(found) == min(limit, rows) and (len(candidates) == rows or positive):
+                return found
+            # Zero embeddings, whose codes are arbitrary, may be among the nearest.
+        return self._scan(sql, group, query, allowed, limit, metric)
 
     def code_view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodedPassages:
         """The codes of the allowed ids, to rank them without their embeddings.
@@ -391,52 +388,23 @@ class VectorIndex:
         resident.seq = seq
         return resident
 
-    def _by_codes(
-        self,
-        sql: Sql,
-        group: int,
-        query: Floats,
-        view: CodeView,
-        allowed: Allowed,
-        limit: int,
-    ) -> Ranked:
-        """Rank the candidates that codes choose by their exact cosines."""
-        candidates = view.codes.nearest(query, limit, view.alive, view.usable)
-        single = query.reshape(1, -1)
-        found = self._scan(sql, group, single, _only(candidates), limit, "cosine")[0]
-        rows = int(np.count_nonzero(view.usable))
-        positive = min((cosine for _, cosine in found), default=1.0) > 0
-        if len(found) == min(limit, rows) and (len(candidates) == rows or positive):
-            return found
-        # Zero embeddings, whose codes are arbitrary, may be among the nearest.
-        return self._scan(sql, group, single, allowed, limit, "cosine")[0]
-
     def _scan(
-        self,
-        sql: Sql,
-        group: int,
-        queries: Floats,
-        allowed: Allowed,
-        limit: int,
-        metric: str,
-    ) -> list[Ranked]:
+        self, sql: Sql, group: int, query: Floats, allowed: Allowed, limit: int, metric: str
+    ) -> Ranked:
         """Compare every allowed embedding, a block at a time."""
-        dimension = queries.shape[1]
-        wide = queries.astype(np.float64)
-        best = [(np.empty(0, np.int64), np.empty(0)) for _ in wide]
-        for ids, rows in self.blocks(sql, group, dimension, allowed):
-            for position, query in enumerate(wide):
-                scores = arrays.METRICS[metric](rows, query)
-                if np.isnan(scores).any():
-                    raise Damaged(
-                        f"{self._table}: an embedding has values that are no numbers: "
-                        "run `mcpvectordb check`"
-                    )
-                known, known_scores = best[position]
-                found, both = np.append(known, ids), np.append(known_scores, scores)
-                order = arrays.highest(found, both, limit)
-                best[position] = found[order], both[order]
-        return [list(zip(ids.tolist(), scores.tolist(), strict=True)) for ids, scores in best]
+        best, best_scores = np.empty(0, np.int64), np.empty(0)
+        wide = query.astype(np.float64)
+        for ids, rows in self.blocks(sql, group, len(query), allowed):
+            scores = arrays.METRICS[metric](rows, wide)
+            if np.isnan(scores).any():
+                raise Damaged(
+                    f"{self._table}: an embedding has values that are no numbers: "
+                    "run `mcpvectordb check`"
+                )
+            found, both = np.append(best, ids), np.append(best_scores, scores)
+            order = arrays.highest(found, both, limit)
+            best, best_scores = found[order], both[order]
+        return list(zip(best.tolist(), best_scores.tolist(), strict=True))
 
     # Checking.
 

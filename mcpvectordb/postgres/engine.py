@@ -34,21 +34,18 @@ class PublishedFile(File):
     published = True
     memory = False
     read_only = True
+    format = schema.VERSION
 
     def __init__(self, url: str, *, read_timeout: float) -> None:
         self._server, self._read_timeout = Server(url), read_timeout
-        self.path, self._thread = Path(self._server.name), threading.local()
+        self.place = self._server.name  # the URL without its password
+        self.path, self._thread = Path(self.place), threading.local()
         self.closed = False
         try:
             schema.check(self._server)
         except BaseException:
             self._server.close()
             raise
-
-    @property
-    def place(self) -> str:
-        """The URL without its password."""
-        return self._server.name
 
     def notes(self) -> list[str]:
         """What an administrator should do about the schema's owner."""
@@ -104,11 +101,6 @@ class PublishedFile(File):
             f"{what} is for files only, and {self.place} is published: do it with the file that it "
             "came from"
         )
-
-    @property
-    def format(self) -> int:
-        """The version of the schema."""
-        return schema.VERSION
 
     def table_sizes(self) -> list[tuple[str, int]]:
         """The tables, and the bytes of each with its indexes."""

@@ -206,20 +206,16 @@ class PostgresVectorStore(VectorStore):
         return StoreRow(rows[0][0], kinds[0], tuple(key for key, _ in rows)) if rows else None
 
     def nearest(
-        self, sql: Sql, store: StoreRow, queries: Floats, chosen: ItemFilter, limit: int
-    ) -> list[Ranked]:
-        """The keys of the vectors nearest to each query, with their scores, best first."""
-        found = []
-        for query in queries:
-            rows: list[Any] = sql.execute(
-                "SELECT vector, embedding, raw FROM vector_embeddings WHERE vector = ANY(?)",
-                (self._candidates(sql, store, query, chosen, limit),),
-            ).fetchall()
-            numbers = arrays.unpacked([raw or embedding for _, embedding, raw in rows], len(query))
-            scores = arrays.METRICS[store.metric](numbers, query.astype(np.float64))
-            keys = np.array([key for key, *_ in rows], np.int64)
-            found.append(arrays.ranked(keys, scores, limit))
-        return found
+        self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
+    ) -> Ranked:
+        """The keys of the vectors nearest to a query, with their scores, best first."""
+        rows: list[Any] = sql.execute(
+            "SELECT vector, embedding, raw FROM vector_embeddings WHERE vector = ANY(?)",
+            (self._candidates(sql, store, query, chosen, limit),),
+        ).fetchall()
+        numbers = arrays.unpacked([raw or embedding for _, embedding, raw in rows], len(query))
+        scores = arrays.METRICS[store.metric](numbers, query.astype(np.float64))
+        return arrays.ranked(np.array([key for key, *_ in rows], np.int64), scores, limit)
 
     def _candidates(
         self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.errors import NotFound
 from mcpvectordb.index.chunks import ChunkIndex, ModelRow
-from mcpvectordb.index.resident import Allowed
+from mcpvectordb.index.resident import Allowed, selected
 from mcpvectordb.memories import rows as memory_rows
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.ranking.meaning import best_of_owners
@@ -54,6 +54,13 @@ WINDOW = 6  # following rows of the same hash that a row is compared with
 SLICE = 16_384  # rows whose cosines are computed at once: bounds the memory
 SEED = 20_020  # any: the same rows always give the same groups
 
+# (chunk, id of the passage or memory, library or NULL), by chunk.
+_OF_DOCUMENTS = (
+    "SELECT c.id, c.id, d.library FROM document_chunks c "
+    "JOIN published_documents d ON d.key = c.owner ORDER BY c.id"
+)
+_OF_MEMORIES = "SELECT id, owner, NULL FROM context_chunks ORDER BY id"
+
 SAMPLE = 20_000  # most rows that the axes of a projection are computed from
 
 
@@ -72,14 +79,8 @@ class SimilarTexts:
     ) -> Results[Chunk | Memory]:
         """The items most similar to that of `owner`, without itself, each by its best chunk."""
         index = self._indexes[kind]
-        ids = [
-            id
-            for (id,) in self._sql.execute(
-                f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?",
-                (owner, MOST_CHUNKS),
-            )
-        ]
-        direction = self._direction(index, ids)
+        first = f"SELECT id FROM {index.chunks} WHERE owner = ? ORDER BY position LIMIT ?"
+        direction = self._direction(index, selected(self._sql, first, (owner, MOST_CHUNKS)))
         if direction is None:
             return Results(hits=(), legs=(), reasons={"vector": NOT_EMBEDDED})
         return self._results(
@@ -201,23 +202,23 @@ class UnitVectors:
 
     def __init__(self, sql: Sql, model: ModelRow, store: OpenStore) -> None:
         self._sql, self._model, self._indexes = sql, model, store.indexes
-        libraries: list[str] = [
-            name
-            for (name,) in sql.execute(
-                "SELECT DISTINCT library FROM published_documents ORDER BY library"
-            )
-        ]
+        names = "SELECT DISTINCT library FROM published_documents ORDER BY library"
+        libraries = selected(sql, names)
         self.names: tuple[tuple[Kind, str], ...] = tuple(("documents", name) for name in libraries)
         if store.memories.count(sql):
             self.names += (("memories", ""),)
-        self._numbers = {name: number for number, name in enumerate(libraries)}
+        self._numbers = {name: number for number, name in enumerate([*libraries, None])}
         self.passages = sum(each.count(sql) for each in store.indexes)
         self.pending = sum(each.count_pending(sql, model.key) for each in store.indexes)
 
     def blocks(self) -> Iterator[UnitRows]:
         """The rows, some at a time: passages of documents by id, then those of memories."""
-        for index, labels in zip(self._indexes, self._labels(), strict=True):
-            chunks, ids, groups = (np.array(each, np.int64) for each in labels)
+        for index, select in zip(self._indexes, (_OF_DOCUMENTS, _OF_MEMORIES), strict=True):
+            labels = [
+                (chunk, id, self._numbers[library])
+                for chunk, id, library in self._sql.execute(select)
+            ]
+            chunks, ids, groups = np.array(labels, np.int64).reshape(-1, 3).T
             for found, rows in index.vector.blocks(
                 self._sql, self._model.key, self._model.dimension
             ):
@@ -232,25 +233,6 @@ class UnitVectors:
                     groups[places].astype(np.uint16),
                     (rows[there] / lengths[there, None]).astype(np.float32),
                 )
-
-    def _labels(self) -> Iterator[tuple[list[int], list[int], list[int]]]:
-        """(chunks in order, ids, groups) of each shelf."""
-        of_documents: list[tuple[int, str]] = list(
-            self._sql.execute(
-                "SELECT c.id, d.library FROM document_chunks c "
-                "JOIN published_documents d ON d.key = c.owner ORDER BY c.id"
-            )
-        )
-        chunks = [chunk for chunk, _ in of_documents]
-        yield chunks, chunks, [self._numbers[library] for _, library in of_documents]
-        of_memories: list[tuple[int, int]] = list(
-            self._sql.execute("SELECT id, owner FROM context_chunks ORDER BY id")
-        )
-        yield (
-            [chunk for chunk, _ in of_memories],
-            [owner for _, owner in of_memories],
-            [len(self._numbers)] * len(of_memories),
-        )
 
 
 def duplicates(
@@ -290,33 +272,25 @@ def similar_pairs(rows: NDArray[np.float32], min_cosine: float) -> Pairs:
     random = np.random.default_rng(SEED)
     bits = min(62, max(4, math.ceil(math.log2(count + 1))))
     mean = rows.mean(axis=0, dtype=np.float32)
-    found: list[Pairs] = []
+    # The hash of each row around their mean, and its place along the last plane's direction.
+    keys, along = np.empty(count, np.int64), np.empty(count, np.float32)
+    powers = 1 << np.arange(bits, dtype=np.int64)
+    none = np.empty(0, np.int64)
+    found: list[Pairs] = [(none, none, np.empty(0, np.float32))]
     for _ in range(TABLES):
         planes = random.standard_normal((dimension, bits + 1), np.float32)
-        keys, along = _hashes(rows, mean, planes)
+        middle = mean @ planes
+        for start in range(0, count, SLICE):
+            part = slice(start, start + SLICE)
+            sides = rows[part] @ planes - middle
+            keys[part] = (sides[:, :-1] > 0) @ powers
+            along[part] = sides[:, -1]
         order = np.lexsort((along, keys))
         for ahead in range(1, min(WINDOW, count - 1) + 1):
             same = np.flatnonzero(keys[order[:-ahead]] == keys[order[ahead:]])
             found.append(_near(rows, order[same], order[same + ahead], min_cosine))
-    if not found:
-        nothing = np.empty(0, np.int64)
-        return nothing, nothing, np.empty(0, np.float32)
     first, second, cosines = (np.concatenate(each) for each in zip(*found, strict=True))
     return first, second, cosines
-
-
-def _hashes(
-    rows: NDArray[np.float32], mean: NDArray[np.float32], planes: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The hash of each row around their mean, and its place along the last plane's direction."""
-    powers, middle = 1 << np.arange(planes.shape[1] - 1, dtype=np.int64), mean @ planes
-    keys, along = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
-    for start in range(0, len(rows), SLICE):
-        part = slice(start, start + SLICE)
-        sides = rows[part] @ planes - middle
-        keys[part] = (sides[:, :-1] > 0) @ powers
-        along[part] = sides[:, -1]
-    return keys, along
 
 
 def _near(
@@ -362,7 +336,11 @@ def projection(sql: Sql, store: OpenStore, model: ModelRow | None) -> Projection
         vectors = UnitVectors(sql, model, store)
         names, pending = vectors.names, vectors.pending
         step = max(1, -(-vectors.passages // SAMPLE))
-        mean, axes, explained = principal_axes(_sample(vectors.blocks(), step, model.dimension))
+        sample, skip = [np.empty((0, model.dimension), np.float32)], 0
+        for block in vectors.blocks():  # every `step`-th row of all of them
+            sample.append(block.rows[skip::step])
+            skip = (skip - len(block.rows)) % step
+        mean, axes, explained = principal_axes(np.concatenate(sample))
         moved = (
             block._replace(rows=((block.rows - mean) @ axes).astype(np.float32))
             for block in vectors.blocks()
@@ -400,12 +378,3 @@ def principal_axes(
         axes = np.pad(axes, ((0, 0), (0, 1)))
     shares = [*(values[:2] / (values.sum() or 1.0)), 0.0]
     return mean.astype(np.float32), axes.astype(np.float32), (float(shares[0]), float(shares[1]))
-
-
-def _sample(blocks: Iterable[UnitRows], step: int, dimension: int) -> NDArray[np.float32]:
-    """Every `step`-th row of all blocks."""
-    rows, skip = [np.empty((0, dimension), np.float32)], 0
-    for block in blocks:
-        rows.append(block.rows[skip::step])
-        skip = (skip - len(block.rows)) % step
-    return np.concatenate(rows)

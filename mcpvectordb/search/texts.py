@@ -33,6 +33,7 @@ import re2
 from mcpvectordb.documents import rows as document_rows
 from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.errors import InvalidInput, NotFound, ReadTimeout, quoted
+from mcpvectordb.index.resident import selected
 from mcpvectordb.memories import rows as memory_rows
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.metadata import storable
@@ -88,20 +89,14 @@ def stored_texts(sql: Sql, store: OpenStore, which: Filters) -> Iterator[StoredT
     dialect = sql.dialect
     if "documents" in which:
         chosen = document_rows.document_filter(**which["documents"], dialect=dialect)
-        documents = "SELECT d.key FROM published_documents d"
-        keys = [
-            key for (key,) in sql.execute(f"{documents} WHERE {chosen.condition}", chosen.bindings)
-        ]
+        documents = f"SELECT d.key FROM published_documents d WHERE {chosen.condition}"
+        keys = selected(sql, documents, chosen.bindings)
         for key, text in store.documents.texts(sql, keys):
             yield StoredText(True, key, text)
     if "memories" in which:
         allowed = memory_rows.compile_filter(**which["memories"], dialect=dialect)
-        ids = [
-            id
-            for (id,) in sql.execute(
-                f"SELECT x.id FROM contexts x WHERE {allowed.condition}", allowed.bindings
-            )
-        ]
+        memories = f"SELECT x.id FROM contexts x WHERE {allowed.condition}"
+        ids = selected(sql, memories, allowed.bindings)
         for id, text in store.memories.texts(sql, ids):
             yield StoredText(False, id, text)
 
@@ -154,7 +149,11 @@ class LinePattern:
         number, counted, place, end = 1, 0, 0, -1
         while data and place <= last:
             if place > end:  # the lines of the next piece, or one that is longer
-                end = last if last - place <= self.piece else self._end(data, place)
+                end = last
+                if last - place > self.piece:
+                    end = data.rfind(b"\n", place, place + self.piece + 1)
+                    end = data.find(b"\n", place + self.piece + 1) if end < 0 else end
+                    end = len(data) if end < 0 else end
             if (found := self._search(data, place, end)) is None:
                 place = end + 1
                 continue
@@ -164,13 +163,6 @@ class LinePattern:
             line_end = end if line_end < 0 else line_end
             counted, place = start, line_end + 1
             yield number, data[start:line_end].removesuffix(b"\r").decode(errors="replace")
-
-    def _end(self, data: bytes, place: int) -> int:
-        """Where the last line ends that fits into a piece, or else the first one."""
-        end = data.rfind(b"\n", place, place + self.piece + 1)
-        if end < 0:
-            end = data.find(b"\n", place + self.piece + 1)
-        return len(data) if end < 0 else end
 
     def _search(self, data: bytes, start: int, end: int) -> int | None:
         """Where the first match begins in some lines, or one long line, of a text."""
@@ -303,92 +295,80 @@ def stated_place(
     return StatedPlace(text, *line_offsets(text.text, first, count))
 
 
-class QuotationSearch:
-    """Looks for one quotation in the texts of a file."""
-
-    def __init__(self, sql: Sql, store: OpenStore, text: str) -> None:
-        self._sql, self._store, self._text = sql, store, text
-        self._searched = 0
-
-    def verify(self, stated: StatedPlace | None) -> Quotation:
-        """Where the quotation stands, if anywhere."""
-        found, note = None, ""
-        try:
-            if stated is not None:
-                self._searched = 1
-                place, there = _place_in(stated, self._text)
-                if place is not None:
-                    return self._found(stated.text, place, there)
-            found = self._anywhere()
-        except ReadTimeout as error:
-            note = f"not all texts were read: {error}"
-        if found is not None:
-            return self._found(*found, stated is None)
-        if stated is None:
-            return Quotation(status="absent", searched=self._searched, note=note)
+def verify(sql: Sql, store: OpenStore, quotation: str, stated: StatedPlace | None) -> Quotation:
+    """Where a quotation stands, if anywhere; `stated` is where it is said to stand."""
+    found: tuple[StoredText, QuotationPlace, bool] | None = None
+    searched, note = 0, ""
+    try:
+        if stated is not None:
+            searched, found = 1, _in_stated(stated, quotation)
+        for number, text, place in () if found else _anywhere(sql, store, quotation):
+            searched = number
+            if place is not None:
+                found = text, place, stated is None
+                break
+    except ReadTimeout as error:
+        note = f"not all texts were read: {error}"
+    if found is None:
         return Quotation(
             status="absent",
-            item=_item(self._sql, self._store, stated.text),
-            text_sha256=_sha256(stated.text),
-            searched=self._searched,
+            item=_item(sql, store, stated.text) if stated else None,
+            text_sha256=_sha256(stated.text) if stated else "",
+            searched=searched,
             note=note,
         )
-
-    def _anywhere(self) -> tuple[StoredText, QuotationPlace] | None:
-        """The first text that has the quotation as it is, with other spacing, or in other case."""
-        for exact, case in ((True, True), (False, True), (False, False)):
-            self._searched = 0
-            for each in stored_texts(self._sql, self._store, checked_filters()):
-                _check()
-                self._searched += 1
-                if exact and self._text not in each.text:
-                    continue
-                if (place := find(each.text, self._text, case=case)) is not None:
-                    return each, place
-        return None
-
-    def _found(self, text: StoredText, place: QuotationPlace, there: bool) -> Quotation:
-        first_line = text.text.count("\n", 0, place.start) + 1
-        status: Literal["exact", "spacing", "case"] = "spacing" if place.case else "case"
-        return Quotation(
-            status="elsewhere" if not there else "exact" if place.exact else status,
-            exact=place.exact,
-            case=place.case,
-            item=_item(self._sql, self._store, text),
-            start=place.start,
-            end=place.end,
-            first_line=first_line,
-            last_line=first_line + text.text.count("\n", place.start, place.end),
-            page=self._page(text, place.start),
-            text=text.text[place.start : place.end],
-            text_sha256=_sha256(text),
-            searched=self._searched,
-        )
-
-    def _page(self, found: StoredText, offset: int) -> int | None:
-        """The page on which a character of a document stands; None where there are no pages."""
-        if not found.is_document:
-            return None
-        page: int | None = self._sql.execute(
+    text, place, there = found
+    page: int | None = None
+    if text.is_document:
+        page = sql.execute(
             "SELECT (SELECT page FROM document_chunks WHERE owner = ? AND tile_start <= ? "
             "ORDER BY position DESC LIMIT 1)",
-            (found.key, offset),
+            (text.key, place.start),
         ).get
-        return page
+    first_line = text.text.count("\n", 0, place.start) + 1
+    status: Literal["exact", "spacing", "case"] = "spacing" if place.case else "case"
+    return Quotation(
+        status="elsewhere" if not there else "exact" if place.exact else status,
+        exact=place.exact,
+        case=place.case,
+        item=_item(sql, store, text),
+        start=place.start,
+        end=place.end,
+        first_line=first_line,
+        last_line=first_line + text.text.count("\n", place.start, place.end),
+        page=page,
+        text=text.text[place.start : place.end],
+        text_sha256=_sha256(text),
+        searched=searched,
+    )
 
 
-def _place_in(stated: StatedPlace, text: str) -> tuple[QuotationPlace | None, bool]:
-    """A place of the quotation in the text that was named, and whether it is in the part that was.
+def _anywhere(
+    sql: Sql, store: OpenStore, quotation: str
+) -> Iterator[tuple[int, StoredText, QuotationPlace | None]]:
+    """Each text with its number, read once for the quotation as it is, then for one with other
+    spacing, then in other case.
+    """
+    for exact, case in ((True, True), (False, True), (False, False)):
+        for number, each in enumerate(stored_texts(sql, store, checked_filters()), 1):
+            _check()
+            may_have = not exact or quotation in each.text
+            yield number, each, find(each.text, quotation, case=case) if may_have else None
 
-    The first one in that part, or else the first one.
+
+def _in_stated(
+    stated: StatedPlace, quotation: str
+) -> tuple[StoredText, QuotationPlace, bool] | None:
+    """The text that was named, the first place of the quotation in the part that was, or else
+    anywhere in it, and whether it is in that part.
     """
     first = None
     for case in (True, False):
-        for place in places(stated.text.text, text, case=case):
+        for place in places(stated.text.text, quotation, case=case):
             if place.start < stated.end and place.end > stated.start:
-                return place, True
+                return stated.text, place, True
             first = first or place
-    return first, False
+    return (stated.text, first, False) if first else None
 
 
 def _check() -> None:

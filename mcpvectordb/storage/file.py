@@ -67,6 +67,8 @@ class File:
     dialect: SqlDialect = SQLITE
     published = False
     """Whether its documents were read on other machines."""
+    format = schema.VERSION
+    """The version of the schema."""
     set_aside = ""
     """Which log of another file lay beside this one when it was opened, and where it is now."""
     _clock = staticmethod(time.monotonic)
@@ -82,6 +84,7 @@ class File:
     ) -> None:
         self.memory = os.fspath(path) == MEMORY
         self.path = Path(MEMORY) if self.memory else _resolved(Path(path))
+        self.place = str(self.path)  # where it is, for people
         self._busy_ms = int(busy_timeout * 1000)
         self._read_timeout = read_timeout
         self._local = threading.local()
@@ -122,16 +125,6 @@ class File:
         damage.
         """
         self._check = weakref.WeakMethod(check)
-
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        return str(self.path)
-
-    @property
-    def format(self) -> int:
-        """The version of the schema."""
-        return schema.VERSION
 
     def bytes(self) -> int:
         """The size of the file, with its log."""

@@ -43,7 +43,7 @@ def new_file(
     remove_stale_parts(target)
     part = part_of(target)
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        create_private(part)
         yield target, part
         if overwrite:
             _check_replaceable(database, target)
@@ -62,6 +62,25 @@ def new_file(
         for suffix in _SUFFIXES:
             with contextlib.suppress(OSError):
                 Path(f"{part}{suffix}").unlink()
+
+
+def create_private(path: Path, content: bytes = b"") -> None:
+    """Make a file for its owner only; raises FileExistsError."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(content)
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Write a small file for its owner only, as a whole or not at all."""
+    part = part_of(path)
+    try:
+        create_private(part, content)
+        flush_to_disk(part)
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
 
 
 def flush_to_disk(part: Path) -> None:
@@ -127,7 +146,7 @@ def _put_in_place(part: Path, target: Path) -> None:
         raise
     except OSError:  # FAT and some network disks have no hard links
         # Reserve the name by an empty file of our own, and replace only that one.
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        create_private(target)
         try:
             part.replace(target)
         except OSError:

@@ -7,6 +7,7 @@ do so as values.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from mcpvectordb.errors import TooLarge
@@ -15,6 +16,7 @@ MOST_VALUES = 4_000_000
 """Values of one JSON text: a document of 100,000 passages has about a million."""
 
 _STRUCTURE = ",[{"
+_STRING = re.compile(r'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL)  # or the rest, if it does not end
 
 
 def loads(text: bytes | str, most: int = MOST_VALUES) -> Any:
@@ -37,23 +39,9 @@ def has_more_values(text: str, most: int) -> bool:
     if len(text) <= most or sum(map(text.count, _STRUCTURE)) <= most:
         return False
     found, at = 0, 0
-    while found <= most:
-        quote = text.find('"', at)
-        end = len(text) if quote < 0 else quote
-        found += sum(text.count(each, at, end) for each in _STRUCTURE)
-        if quote < 0:
-            break
-        at = _end_of_string(text, quote + 1)
-    return found > most
-
-
-def _end_of_string(text: str, at: int) -> int:
-    """The place behind the string in which `at` is its first character."""
-    while (quote := text.find('"', at)) >= 0:
-        before = quote
-        while before > at and text[before - 1] == "\\":
-            before -= 1
-        at = quote + 1
-        if (quote - before) % 2 == 0:
-            return at
-    return len(text)
+    for string in _STRING.finditer(text):
+        found += sum(text.count(each, at, string.start()) for each in _STRUCTURE)
+        if found > most:
+            return True
+        at = string.end()
+    return found + sum(text.count(each, at) for each in _STRUCTURE) > most

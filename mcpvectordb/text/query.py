@@ -421,7 +421,10 @@ def boolean_query(text: str) -> FulltextQuery:
             short := next((each for each in terms if each.endswith("*") and is_letter(each)), "")
         ):
             raise _Malformed(f"{short} is the beginning of too many words")
-        part = _Parser(pieces).whole()
+        parser = _Parser(pieces)
+        part = parser.either(0)
+        if parser.next():
+            raise _Malformed("a ) closes nothing")
     except _Malformed as error:
         plain = match_query(" ".join(piece.strip('"*') for piece in terms))
         return FulltextQuery(
@@ -438,12 +441,6 @@ def boolean_query(text: str) -> FulltextQuery:
 class _Parser:
     def __init__(self, pieces: Sequence[str]) -> None:
         self.pieces, self.place = pieces, 0
-
-    def whole(self) -> _Part:
-        part = self.either(0)
-        if self.next():
-            raise _Malformed("a ) closes nothing")
-        return part
 
     def next(self) -> str:
         return self.pieces[self.place] if self.place < len(self.pieces) else ""
@@ -469,15 +466,20 @@ class _Parser:
         while self.took("NOT"):
             flips += 1
         part = self.group(depth)
-        return _not(part) if flips % 2 else part
+        if not part.expression or flips % 2 == 0:
+            return part
+        return _Part(part.expression, part.avoided, part.found, not part.negated)
 
     def group(self, depth: int) -> _Part:
         parts = []
         while (piece := self.next()) not in ("", ")", *OPERATORS):
             self.place += 1
+            if piece == '"':
+                raise _Malformed('a " is not closed')
             parts.append(self.nested(depth + 1) if piece == "(" else _listed(piece))
         if not parts:
-            raise _Malformed(f"there is nothing between {self.before()} and {piece or 'its end'}")
+            before = self.pieces[self.place - 1] if self.place else "its beginning"
+            raise _Malformed(f"there is nothing between {before} and {piece or 'its end'}")
         return _combined(parts, "AND")
 
     def nested(self, depth: int) -> _Part:
@@ -488,27 +490,14 @@ class _Parser:
             raise _Malformed("a ( is not closed")
         return part
 
-    def before(self) -> str:
-        return self.pieces[self.place - 1] if self.place else "its beginning"
-
 
 def _term(piece: str) -> Term:
     return Term(piece.rstrip("*").strip('"'), prefix=piece.endswith("*"))
 
 
 def _listed(piece: str) -> _Part:
-    if piece == '"':
-        raise _Malformed('a " is not closed')
     term = _term(piece)
     return _Part(term.expression, (term,)) if term.expression else _Part()
-
-
-def _not(part: _Part) -> _Part:
-    return (
-        _Part(part.expression, part.avoided, part.found, not part.negated)
-        if part.expression
-        else part
-    )
 
 
 def _combined(parts: Sequence[_Part], operator: str) -> _Part:

@@ -15,7 +15,6 @@ import csv
 import gzip
 import hashlib
 import json
-import os
 import re
 import shutil
 import unicodedata
@@ -44,6 +43,7 @@ from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.storage.new_file import (
+    create_private,
     flush_to_disk,
     new_file,
     part_of,
@@ -344,8 +344,7 @@ def write_markdown(snapshot: ExportSnapshot, folder: Path) -> None:
 
 def _write(file: Path, content: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as written:
-        written.write(content)
+    create_private(file, content)
 
 
 def page(own: Mapping[str, Any], metadata: Mapping[str, Any], text: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
@@ -13,13 +13,14 @@ from mcpvectordb.filters import Where
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import METRICS, Group
+from mcpvectordb.index.resident import Ranked
 from mcpvectordb.metadata import decode, encode, storable
 from mcpvectordb.ranking.ranker import StatementLog, checked_page
 from mcpvectordb.ranking.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.records import Condition, Hit, Metric, Page, Results, Scores
 from mcpvectordb.storage.dialect import Sql, SqlDialect
 from mcpvectordb.store import ItemFilter, OpenStore, every, one_or_all
-from mcpvectordb.vectors.store import MAX_ID, MAX_NAME, SHELF, StoreRow, VectorStore
+from mcpvectordb.vectors.store import MAX_ID, MAX_NAME, SHELF, VectorStore
 from mcpvectordb.vectors.vector import Added, AddedMany, Namespace, Store, Vector
 
 if TYPE_CHECKING:
@@ -313,19 +314,43 @@ class Vectors:
         index chooses. An unknown store or namespace is treated as an empty one, and the `note` of
         the results says so. `explain` adds the time, and the plans of the statements that were run.
         """
-        return self._search([arrays.one(embedding)], store, namespace, where, limit, explain)[0]
-
-    def search_many(
-        self,
-        embeddings: Embeddings,
-        *,
-        store: str = "default",
-        namespace: str | None = None,
-        where: Where | None = None,
-        limit: int = 10,
-    ) -> list[Results[Vector]]:
-        """The results of `search` for each embedding, in order, from one snapshot of the file."""
-        return self._search(arrays.many(embeddings), store, namespace, where, limit)
+        [query] = arrays.one(embedding).rows
+        checked_page(limit, 0)
+        _name(store, "store", blank=False)
+        chosen = self._chosen(None, namespace, where)
+        near: Ranked = []
+        others: list[int] = []
+        figure: Callable[[float], float] = float
+        with self._file.reading() as sql:
+            with StatementLog(sql, explain) as log:
+                if limit and (row := self._tables.named(sql, store)) is not None:
+                    near = self._tables.nearest(sql, row, query, chosen, limit)
+                    if row.metric == "euclidean":
+                        figure = abs
+                    elif missing := limit - len(near):
+                        others = self._tables.others(sql, row, len(query), chosen, missing)
+                keys = [*(key for key, _ in near), *others]
+                wanted = json.dumps(keys)
+                vectors = dict(
+                    self._rows(sql, "v.key IN (SELECT value FROM json_each(?))", (wanted,))
+                )
+            explained = log.explained(len(vectors)) if explain else None
+        if missing_keys := set(keys) - vectors.keys():
+            raise Damaged(
+                f"the index names vector {min(missing_keys)}, which is not there: run `mcpvectordb "
+                f"check`, then `salvage`"
+            )
+        hits = [
+            Hit(
+                item=vectors[key],
+                score=score,
+                scores=Scores(vector=figure(score), vector_rank=rank),
+            )
+            for rank, (key, score) in enumerate(near, 1)
+        ]
+        hits += [Hit(item=vectors[key], score=0.0, scores=Scores(vector=0.0)) for key in others]
+        note = "" if hits else self.why_empty(store=store, namespace=namespace, where=where)
+        return Results(hits=tuple(hits), legs=("vector",), note=note, explained=explained)
 
     def _put(
         self,
@@ -349,73 +374,6 @@ class Vectors:
                     f"changed to {metric}: use another store"
                 )
             return self._tables.put(sql, found, namespace, ids, encoded, groups)
-
-    def _search(
-        self,
-        groups: Sequence[Group],
-        store: str,
-        namespace: str | None,
-        where: Where | None,
-        limit: int,
-        explain: bool = False,
-    ) -> list[Results[Vector]]:
-        checked_page(limit, 0)
-        _name(store, "store", blank=False)
-        chosen = self._chosen(None, namespace, where)
-        found: dict[int, list[tuple[int, float, Scores]]] = {}
-        with self._file.reading() as sql:
-            with StatementLog(sql, explain) as log:
-                if limit and (row := self._tables.named(sql, store)) is not None:
-                    for group in groups:
-                        found |= self._ranked(sql, row, group, chosen, limit)
-                keys = {key for rows in found.values() for key, _, _ in rows}
-                wanted = json.dumps(list(keys))
-                vectors = dict(
-                    self._rows(sql, "v.key IN (SELECT value FROM json_each(?))", (wanted,))
-                )
-            explained = log.explained(len(vectors)) if explain else None
-        if missing := keys - vectors.keys():
-            raise Damaged(
-                f"the index names vector {min(missing)}, which is not there: run `mcpvectordb "
-                f"check`, then `salvage`"
-            )
-        note = ""
-        if not vectors:
-            note = self.why_empty(store=store, namespace=namespace, where=where)
-        return [
-            Results(
-                hits=tuple(
-                    Hit(item=vectors[key], score=score, scores=scores)
-                    for key, score, scores in found.get(position, ())
-                ),
-                legs=("vector",),
-                note=note,
-                explained=explained,
-            )
-            for position in range(sum(len(group.positions) for group in groups))
-        ]
-
-    def _ranked(
-        self, sql: Sql, store: StoreRow, group: Group, chosen: ItemFilter, limit: int
-    ) -> dict[int, list[tuple[int, float, Scores]]]:
-        """(key, score, scores) of what is nearest to each row of the group, by its position."""
-        nearest = self._tables.nearest(sql, store, group.rows, chosen, limit)
-        # All queries rank the same rows, so each lacks as many.
-        missing = 0 if store.metric == "euclidean" else limit - len(nearest[0])
-        others = (
-            self._tables.others(sql, store, group.dimension, chosen, missing) if missing else []
-        )
-        figure = abs if store.metric == "euclidean" else float
-        return {
-            position: [
-                *(
-                    (key, score, Scores(vector=figure(score), vector_rank=rank))
-                    for rank, (key, score) in enumerate(ranked, 1)
-                ),
-                *((key, 0.0, Scores(vector=0.0)) for key in others),
-            ]
-            for position, ranked in zip(group.positions, nearest, strict=True)
-        }
 
     def _rows(self, sql: Sql, chosen: str, bindings: Sequence[Any]) -> list[tuple[int, Vector]]:
         """(key, vector) of the rows that SQL after WHERE chooses."""

@@ -20,7 +20,7 @@ from mcpvectordb.history.log import History
 from mcpvectordb.history.versions import LOCAL, Item, Version, VersionedShelf, body_name
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import METRICS, Group
-from mcpvectordb.index.resident import ColumnSource, Ranked, ResidentEntries
+from mcpvectordb.index.resident import ColumnSource, Ranked, ResidentEntries, selected
 from mcpvectordb.index.vector import EmbeddingTable, VectorIndex
 from mcpvectordb.metadata import from_base64, storable
 from mcpvectordb.storage import vec0
@@ -255,26 +255,26 @@ class VectorStore(VersionedShelf):
         return True
 
     def nearest(
-        self, sql: Sql, store: StoreRow, queries: Floats, chosen: ItemFilter, limit: int
-    ) -> list[Ranked]:
-        """The keys of the vectors nearest to each query, with their scores, best first."""
-        own = part(store.key, queries.shape[1])
+        self, sql: Sql, store: StoreRow, query: Floats, chosen: ItemFilter, limit: int
+    ) -> Ranked:
+        """The keys of the vectors nearest to a query, with their scores, best first."""
+        own = part(store.key, len(query))
         allowed = chosen.allowed(
             f"SELECT v.key FROM vectors v WHERE v.part = {own:d} AND", chosen.conditions
         )
-        return self._index.nearest_each(sql, own, queries, allowed, limit, store.metric)
+        return self._index.nearest_by(sql, own, query, allowed, limit, store.metric)
 
     def others(
         self, sql: Sql, store: StoreRow, dimension: int, chosen: ItemFilter, limit: int
     ) -> list[int]:
         """The keys of the first vectors of other dimensions."""
-        rows = sql.execute(
+        return selected(
+            sql,
             "SELECT v.key FROM vectors v JOIN vector_embeddings e ON e.vector = v.key "
             f"WHERE {store.sql} AND v.dimension <> ? AND {chosen.condition} "
             "ORDER BY v.key LIMIT ?",
             (dimension, *chosen.bindings, limit),
         )
-        return [key for (key,) in rows]
 
     # Maintenance.
 

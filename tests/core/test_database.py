@@ -27,7 +27,7 @@ def test_a_database_shows_its_path_and_state(path: Path) -> None:
 
 def test_every_search_and_listing_has_the_same_default_limit(db: Database) -> None:
     for call in (
-        *(db.search, db.similar, db.vectors.search_many),
+        *(db.search, db.similar),
         *(each.search for each in (db.documents, db.memories, db.vectors)),
         *(each.browse for each in (db.documents, db.memories, db.vectors)),
     ):

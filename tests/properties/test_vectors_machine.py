@@ -164,9 +164,8 @@ class VectorsMachine(DatabaseMachine):
         if keys:
             key = data.draw(st.sampled_from(keys))
             queries = [self.model[key].embedding, [1.0, 2.0, 3.0]]
-            for query, found in zip(
-                queries, self.db.vectors.search_many(queries, store=store, limit=30), strict=True
-            ):
+            for query in queries:
+                found = self.db.vectors.search(query, store=store, limit=30)
                 self.compare(found, store, query, keys, 30)
 
     def compare(

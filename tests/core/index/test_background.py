@@ -17,7 +17,7 @@ from mcpvectordb.index import keyword
 from mcpvectordb.index.background import BackgroundEmbedder, read_ahead
 from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.records import Embedded
-from tests.support import Gated, Letters, embed_in_the_background, python
+from tests.support import Gated, Letters, embed_in_the_background, kept_keys, python
 
 SOME, LONG = 0.3, 60.0  # seconds that nothing here takes
 
@@ -297,8 +297,8 @@ def filled(path: Path) -> Database:
 
 def keys(db: Database) -> set[object]:
     return {
-        *db._engine.resident.keys("document_words"),
-        *db._engine.resident.keys("document_meaning_1"),
+        *kept_keys(db._engine.resident, "document_words"),
+        *kept_keys(db._engine.resident, "document_meaning_1"),
     }
 
 

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,22 +273,23 @@ def test_a_damaged_model_is_said_and_words_still_find(path: Path, tmp_path: Path
         assert leftovers(db) == [] and db.check() == []
 
 
-def test_two_processes_may_embed_the_same_passages(path: Path) -> None:
+def test_two_processes_may_embed_the_same_passages(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with (
         Database(path, embedder=Letters(), config=OFF) as first,
         Database(path, embedder=Letters(), config=ON) as second,
         Database(path, embedder=Letters(), config=ON) as third,
     ):
         ingest(first)
-        index = second._indexes[0]
-        batch = second._encoder.provisional._lacking(index, None, 1)
-        third._encoder.provisional.fill(third._indexes[0])
-        from mcpvectordb.index import encoder
-        from mcpvectordb.index.chunks import provisional_model
+        provisional = second._encoder.provisional
+        look = provisional._lacking
 
-        with second._file.writing() as sql:
-            fast = provisional_model(sql)
-            assert fast is not None
-            row = bytes(4 * 255) + b"\0\0\x80?"
-            encoder._store(sql, index, fast, [(id, row) for id, _ in batch])
+        def look_and_be_late(*asked: Any) -> list[tuple[int, str]]:
+            found = look(*asked)
+            third._encoder.provisional.fill(third._indexes[0])
+            return found
+
+        monkeypatch.setattr(provisional, "_lacking", look_and_be_late)
+        provisional.fill(second._indexes[0])
         assert second.check() == [] and second.documents.backlog().provisional == 3

@@ -32,7 +32,7 @@ def filled(sql: apsw.Connection, vectors: np.ndarray, exact_rows: int = 5_000) -
     tuning = Tuning(exact_rows=exact_rows)
     things = EmbeddingTable("thing", "things", "id", "space")
     space = VectorIndex(things, ResidentEntries(10**9, tuning))
-    space.create(sql, 1, vectors.shape[1])
+    space.fill(sql, 1, vectors.shape[1])
     for id, vector in enumerate(vectors.astype(np.float32), 1):
         sql.execute("INSERT INTO things VALUES (?, 1, ?)", (id, vector.tobytes()))
         space.add_many(sql, 1, [id], vector.reshape(1, -1))
@@ -102,7 +102,7 @@ def test_vacuum_does_not_change_the_codes(tmp_path: Path) -> None:
     space = VectorIndex(EmbeddingTable("document", "document_embeddings", "chunk", "model"))
     with file.writing() as sql:
         sql.execute("PRAGMA defer_foreign_keys = ON")
-        space.create(sql, 1, DIMENSION)
+        space.fill(sql, 1, DIMENSION)
         for id, vector in enumerate(vectors, 1):
             space.add_many(sql, 1, [id], vector.reshape(1, -1))
         space.remove(sql, 1, list(range(1, 1_500)))

@@ -319,9 +319,9 @@ def test_conditions_apply_before_the_cut(db: Database) -> None:
 
 
 def test_an_unknown_store_is_an_empty_one_and_stays_unknown(db: Database) -> None:
-    empty = db.vectors.search_many([[1.0], [1.0, 2.0]], store="unknown")
-    assert [len(found) for found in empty] == [0, 0] and db.vectors.stores() == []
-    assert "there is no store 'unknown'" in empty[0].note
+    empty = db.vectors.search([1.0, 2.0], store="unknown")
+    assert len(empty) == 0 and db.vectors.stores() == []
+    assert "there is no store 'unknown'" in empty.note
 
 
 def test_limits_are_whole_numbers_and_may_exceed_what_is_there(db: Database) -> None:
@@ -331,18 +331,6 @@ def test_limits_are_whole_numbers_and_may_exceed_what_is_there(db: Database) -> 
     for limit in (-1, 2.5, True, "3"):
         with pytest.raises(InvalidInput, match="limit"):
             db.vectors.search([1, 0, 0], limit=limit)  # type: ignore[arg-type]
-
-
-def test_search_many_equals_a_search_for_each(db: Database) -> None:
-    db.vectors.add_many(names(40), clustered(40))
-    db.vectors.add("short", [1.0, 2.0])
-    queries = [*clustered(4, seed=3).tolist(), [2.0, 1.0], *clustered(2, seed=4).tolist()]
-    assert db.vectors.search_many(queries, limit=7) == [
-        db.vectors.search(query, limit=7) for query in queries
-    ]
-    assert db.vectors.search_many([]) == []
-    with pytest.raises(InvalidInput, match=r"embeddings\[1\]\[0\]"):
-        db.vectors.search_many([[1.0], [None]])  # type: ignore[list-item]
 
 
 # The index.
