@@ -95,7 +95,9 @@ def stored_texts(sql: Sql, store: OpenStore, which: Filters) -> Iterator[StoredT
         for key, text in store.documents.texts(sql, keys):
             yield StoredText(True, key, text)
     if "memories" in which:
-        allowed = memory_rows.compile_filter(**which["memories"], dialect=dialect)
+        given = dict(which["memories"])
+        then = memory_rows.then(sql, given.pop("as_of"))
+        allowed = memory_rows.compile_filter(**given, **then, dialect=dialect)
         ids = [
             id
             for (id,) in sql.execute(
@@ -336,9 +338,10 @@ class QuotationSearch:
 
     def _anywhere(self) -> tuple[StoredText, QuotationPlace] | None:
         """The first text that has the quotation as it is, with other spacing, or in other case."""
+        every = checked_filters(as_of=memory_rows.ANY_TIME)
         for exact, case in ((True, True), (False, True), (False, False)):
             self._searched = 0
-            for each in stored_texts(self._sql, self._store, checked_filters()):
+            for each in stored_texts(self._sql, self._store, every):
                 _check()
                 self._searched += 1
                 if exact and self._text not in each.text:

@@ -83,6 +83,7 @@ def test_an_added_memory_is_returned_with_all_its_fields(db: Database) -> None:
         images=(picture, Image(data=b"x", mime_type="image/gif")),
         created_at=memory.created_at,
         updated_at=memory.created_at,
+        provenance="agent",
     )
     assert stored.status == "added"
     assert stored.note == ""
