@@ -190,3 +190,32 @@ def test_a_named_period_holds_the_stored_times_within_it_and_no_others(
 )
 def test_the_own_date_of_a_document_is_a_day_a_month_or_a_year(value: Any, meant: Any) -> None:
     assert dates.own(value) == meant
+
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2025", "2025-01-01T00:00:00.000000", "2025-12-31T23:59:59.999999"),
+        ("2025-11", "2025-11-01T00:00:00.000000", "2025-11-30T23:59:59.999999"),
+        ("today", "2026-11-29T00:00:00.000000", "2026-11-29T23:59:59.999999"),
+        ("1d", "2026-11-28T12:00:00.000000", "2026-11-28T12:00:00.000000"),
+        (
+            "2025-11-29T10:00:00.123456Z",
+            "2025-11-29T10:00:00.123456",
+            "2025-11-29T10:00:00.123456",
+        ),
+        ("9999", "9999-01-01T00:00:00.000000", "9999-12-31T23:59:59.999999"),
+    ],
+)
+def test_a_period_has_a_first_and_a_last_moment(text: str, first: str, last: str) -> None:
+    assert dates.moment(text, "as_of", now=NOW) == f"{first}+00:00"
+    assert dates.moment(text, "as_of", end=True, now=NOW) == f"{last}+00:00"
+
+
+def test_before_a_moment_is_another_one_unless_it_is_the_first() -> None:
+    assert dates.before("2025-01-01T00:00:00.000000+00:00") == "2024-12-31T23:59:59.999999+00:00"
+    first = "0001-01-01T00:00:00.000000+00:00"
+    assert dates.before(first) == first
