@@ -475,21 +475,27 @@ class MemoryItems(TextItems):
         return StoredValidity(start, end, replaced_by, provenance or PROVENANCE_OF_SOURCE[source])
 
     def _put_validity(self, sql: Sql, id: int, given: Entry | Change) -> None:
-        """Write the bounds that are given, and the provenance if it is less trusted.
+        """Write the bounds that are given, and the provenance if a new text is less trusted.
 
-        A change that removes the end lets a memory hold again, which was not replaced then.
+        A change that removes the end lets a memory hold again, which was not replaced then; no
+        other end is later than the replacement.
         """
         here = self._validity(sql, id)
         start = here.valid_from if given.valid_from is None else given.valid_from or None
         end = here.valid_to if given.valid_to is None else given.valid_to or None
         if given.valid_from is not None or given.valid_to is not None:
             check_period(start, end)
+            if here.replaced_by is not None and end and here.valid_to and end > here.valid_to:
+                raise InvalidInput(
+                    f"memory:{id} was replaced by memory:{here.replaced_by}, so it cannot hold "
+                    "longer"
+                )
             sql.execute(
                 "UPDATE contexts SET valid_from = ?, valid_to = ?, "
                 "replaced_by = CASE WHEN ? IS NOT NULL THEN replaced_by END WHERE id = ?",
                 (start, end, end, id),
             )
-        rewritten = isinstance(given, Entry) or given.text is not None
+        rewritten = isinstance(given, Change) and given.text is not None
         if given.provenance is not None and rewritten:
             provenance = less_trusted(given.provenance, here.provenance)
             if provenance != here.provenance:

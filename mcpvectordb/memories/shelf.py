@@ -96,8 +96,8 @@ class Memories:
         replaces               the id of the memory whose place it takes, which holds up to the
                                start of this one; InvalidInput if that was replaced already
         provenance             who or what it is from: "person" (of a user, if not given), "agent"
-                               (of an agent), "document" or "web". Of one that replaces another or
-                               repeats it, the less trusted of both is stored.
+                               (of an agent), "document" or "web". One that replaces another has
+                               the less trusted of both, one that is repeated keeps its own.
 
         If the last memory of the thread has the same source and text, no new one is stored: its
         `updated_at` is set, and the metadata, tags and images that are given replace its own. If
@@ -144,9 +144,10 @@ class Memories:
 
         `metadata`, `tags` and `images` replace the old value; `metadata_patch` is merged into the
         metadata (RFC 7396: null removes a key). Id, thread, source and `created_at` never change.
-        For `valid_from` and `valid_to` see `add`; "" removes a bound, and a memory without an end
-        is no longer replaced. `provenance` is that of the new text: the memory keeps the less
-        trusted of the old one and this, and without it the old one.
+        For `valid_from` and `valid_to` see `add`; "" removes a bound. A memory without an end is no
+        longer replaced; one that is replaced cannot get a later end. `provenance` is that of the
+        new text: the memory keeps the less trusted of the old one and this, and without it the old
+        one.
         """
         change = Change(
             id=id,

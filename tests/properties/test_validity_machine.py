@@ -118,8 +118,11 @@ class ValidityMachine(DatabaseMachine):
         try:
             self.db.memories.update(id, valid_to=written(last) or "")
         except InvalidInput:
-            assert old.start is not None and end is not None and old.start > end
+            assert end is not None
+            backwards = old.start is not None and old.start > end
+            assert backwards or (old.by in self.model and end > old.end)
             return
+        assert end is None or old.by not in self.model or end <= old.end
         self.model[id] = replace(old, end=end, by=None if end is None else old.by)
 
     @precondition(lambda self: self.model)

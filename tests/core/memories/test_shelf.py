@@ -723,6 +723,9 @@ def test_a_period_is_changed_and_its_ends_removed(db: Database, clock: Clock) ->
 def test_one_without_an_end_was_not_replaced(db: Database) -> None:
     old = db.memories.add("t", "user", "tea at four")
     new = db.memories.add("t", "user", "tea at five", replaces=old.id)
+    with pytest.raises(InvalidInput, match=f"replaced by memory:{new.id}, so it cannot hold"):
+        db.memories.update(old.id, valid_to="2999")
+    assert db.memories.update(old.id, valid_to="2020").memory.replaced_by == new.id
     again = db.memories.update(old.id, valid_to="").memory
     assert (again.valid_to, again.replaced_by) == (None, None)
     assert sorted(ids(db.memories.search("tea"))) == [old.id, new.id]
@@ -790,6 +793,7 @@ def test_no_rewriting_raises_a_provenance(db: Database, provenance: Any) -> None
 def test_an_agent_that_rewrites_a_persons_words_lowers_their_provenance(db: Database) -> None:
     id = db.memories.add("t", "user", "a").id
     assert db.memories.update(id, tags=["x"], provenance="agent").memory.provenance == "person"
+    assert db.memories.add("t", "user", "a", provenance="agent").memory.provenance == "person"
     assert db.memories.update(id, text="b", provenance="agent").memory.provenance == "agent"
 
 
