@@ -727,8 +727,8 @@ def _compared(near: Sequence[Near]) -> str:
             here, there = (cut(value, 60) for value in each.contradiction)
             told.append(
                 f"It contradicts {place_of(each.memory)} ({cut(each.memory.text, 120)}): {there} "
-                f"there, {here} here. Both are remembered: find out which holds, and forget the "
-                "other one, or remember the right one with replace."
+                f"there, {here} here. Both are remembered: forget the wrong one, or end the old "
+                "one by update with valid_to."
             )
     others = [each.memory for each in near if each.contradiction is None]
     known = "; ".join(f"{place_of(each)} ({cut(each.text, 120)})" for each in others)
