@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mcpvectordb.memories.memory import Image as Image
     from mcpvectordb.memories.memory import Memory as Memory
     from mcpvectordb.memories.memory import MemoryStats as MemoryStats
+    from mcpvectordb.memories.memory import Near as Near
     from mcpvectordb.memories.memory import Outcome as Outcome
     from mcpvectordb.memories.memory import Stored as Stored
     from mcpvectordb.memories.memory import Thread as Thread
@@ -106,7 +107,7 @@ _HOMES = {
         Refused RetryLater TooLarge Unreachable Unreadable UnsupportedFormat Unwritable
     """,
     "history.records": "ChangedItem Forgotten HistoryEntry Merged Undone",
-    "memories.memory": "Change Entry Image Memory MemoryStats Outcome Stored Thread Updated",
+    "memories.memory": "Change Entry Image Memory MemoryStats Near Outcome Stored Thread Updated",
     "postgres": "Published PublishedItems",
     "records": """
         Backlog Chunk Condition Coverage Document DocumentHeading Embedded Explained Exported

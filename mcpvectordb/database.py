@@ -607,6 +607,7 @@ class Database:
         min_relevance: float = 0.0,
         group: bool = False,
         newer: str | None = None,
+        as_of: str | None = None,
     ) -> Results[Chunk | Memory]:
         """The passages of documents and the memories that answer a query best, in one ranking.
 
@@ -624,11 +625,22 @@ class Database:
         known of every hit (`Results.uncalibrated`), they alternate. `group` brings the best passage
         of each document before others, and `newer`, a half-life such as 30d, prefers what is newer;
         see `documents.search`.
+
+        Memories are found that hold now, or with `as_of` (2025-11-29, 2025, 7d …) those that held
+        then; "any" also finds those that hold no longer, not yet, or were replaced. Documents are
+        searched as they are now.
         """
         from mcpvectordb.search import both
 
         which = both.checked_filters(
-            kind, library=library, thread=thread, tags=tags, where=where, since=since, until=until
+            kind,
+            library=library,
+            thread=thread,
+            tags=tags,
+            where=where,
+            since=since,
+            until=until,
+            as_of=as_of,
         )
         return both.search(
             self._file,
@@ -677,19 +689,21 @@ class Database:
         library: str | None = None,
         thread: str | None = None,
         limit: int = 50,
+        as_of: str | None = None,
     ) -> LineMatches:
         """The lines of documents and memories that match a regular expression, or have a literal.
 
         The expression is one of RE2, which takes time linear in the text: no look-around and no
         back-references, and no pattern of more than 30,000 of its instructions. What cannot be
         read within `Config.read_timeout` is left out, and `note` says so; it also says where a long
-        line was searched in pieces, so that a match longer than half a piece may be missing.
+        line was searched in pieces, so that a match longer than half a piece may be missing. For
+        `as_of` see `search`.
         """
         from mcpvectordb.search import both, texts
 
         checked_window(limit, 0)
         expression = texts.compiled(pattern, literal=literal, case_sensitive=case_sensitive)
-        which = both.checked_filters(kind, library=library, thread=thread)
+        which = both.checked_filters(kind, library=library, thread=thread, as_of=as_of)
         return texts.grep(self._store, expression, which, limit)
 
     def verify(

@@ -156,6 +156,27 @@ def named_period(text: object, name: str, *, now: datetime | None = None) -> Per
         return Period(_sortable(first), _AFTER_ALL_TIMES)
 
 
+def moment(text: object, name: str, *, end: bool = False, now: datetime | None = None) -> str:
+    """Return the first moment of the period that a text names, or its `end`, as stored text.
+
+    The end is its last microsecond; for the texts see `named_period`.
+    """
+    period = named_period(text, name, now=now)
+    if not end or period.start == period.end:
+        return stored(datetime.fromisoformat(period.start).replace(tzinfo=UTC))
+    if period.end == _AFTER_ALL_TIMES:
+        return stored(datetime.max.replace(tzinfo=UTC))
+    return before(stored(datetime.fromisoformat(period.end).replace(tzinfo=UTC)))
+
+
+def before(time: str) -> str:
+    """Return the stored time a microsecond before another one; the first of all has none."""
+    try:
+        return stored(datetime.fromisoformat(time) - timedelta(microseconds=1))
+    except OverflowError:
+        return time
+
+
 def _precision(text: str) -> timedelta:
     """How long the period is that a date or time names."""
     time = re.split("[T ]", text)[1:]

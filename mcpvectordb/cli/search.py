@@ -122,9 +122,20 @@ def search(
 @click.option("--ignore-case", "-i", is_flag=True, help="Let upper and lower case match.")
 @library_option
 @click.option("--limit", "-n", default=50, show_default=True, type=click.IntRange(min=0))
+@click.option(
+    "--as-of",
+    metavar="TIME",
+    help="Memories that held then, not those that hold now; any: also those that were replaced.",
+)
 @json_option
 def grep(
-    pattern: str, literal: bool, ignore_case: bool, library: str | None, limit: int, as_json: bool
+    pattern: str,
+    literal: bool,
+    ignore_case: bool,
+    library: str | None,
+    limit: int,
+    as_of: str | None,
+    as_json: bool,
 ) -> None:
     """Find lines that match a regular expression (RE2), in documents and memories.
 
@@ -132,7 +143,12 @@ def grep(
     """
     with opened() as db:
         found = db.grep(
-            pattern, literal=literal, case_sensitive=not ignore_case, library=library, limit=limit
+            pattern,
+            literal=literal,
+            case_sensitive=not ignore_case,
+            library=library,
+            limit=limit,
+            as_of=as_of,
         )
     lines = (f"{_place(each.item, each.line)}: {each.text}" for each in found)
     more = found.total - len(found)

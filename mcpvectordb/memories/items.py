@@ -20,14 +20,19 @@ from mcpvectordb.index.spans import ItemText, ReceivedItem, StoredImage, TextIte
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.memories.memory import (
+    PROVENANCE_OF_SOURCE,
     SOURCES,
     Change,
     Entry,
     Image,
     Memory,
+    Provenance,
+    check_period,
     checked_entry,
     checked_id,
+    checked_provenance,
     checked_thread,
+    less_trusted,
     normalized_tags,
     one_of,
 )
@@ -49,6 +54,8 @@ LONGEST_UID = 100
 # Up to it a memory of another file keeps its id; all later ones of this file get greater ids.
 _LARGEST_FOREIGN_ID = 10**9
 _FIELDS = ("thread", "source", "metadata", "created_at", "updated_at")
+# A version has those of them that are set, so those of older files have the same digest as ever.
+VALIDITY = ("valid_from", "valid_to", "replaced_by", "provenance")
 
 # The memories at a stamp, with their tags and images, under the names of the tables, so that every
 # condition on memories means these. Former versions have their number, negated, as id.
@@ -78,6 +85,15 @@ context_tags AS (
 """
 
 
+class StoredValidity(NamedTuple):
+    """When a memory holds, the id of the one that replaced it, and its provenance."""
+
+    valid_from: str | None
+    valid_to: str | None
+    replaced_by: int | None
+    provenance: Provenance
+
+
 class PreparedMemories(NamedTuple):
     """The chunks of texts and, by the text of each chunk, their embeddings.
 
@@ -96,18 +112,20 @@ class MemoryItems(TextItems):
 
     shelf, noun, table = SHELF, "memory", "context"
     key, identity = "id", "uid = :name"
-    select = f"SELECT id, uid, stamp, hex(hash), {', '.join(_FIELDS)} FROM contexts"
+    select = f"SELECT id, uid, stamp, hex(hash), {', '.join((*_FIELDS, *VALIDITY))} FROM contexts"
 
     @classmethod
     def version(cls, sql: Sql, row: Sequence[Any]) -> Version:
         """The version in a row, with the memory's tags and digests of its images."""
         id, uid, stamp, hash, *values = row
+        own, validity = values[: len(_FIELDS)], values[len(_FIELDS) :]
         tags = sql.execute("SELECT tag FROM context_tags WHERE context = ? ORDER BY tag", (id,))
         return _version(
             uid,
             stamp,
             {
-                **dict(zip(_FIELDS, values, strict=True)),
+                **dict(zip(_FIELDS, own, strict=True)),
+                **_given(dict(zip(VALIDITY, validity, strict=True))),
                 "hash": hash,
                 "tags": [tag for (tag,) in tags],
                 "images": [_digest(each) for each in stored_images(sql, [id])[id]],
@@ -139,6 +157,7 @@ class MemoryItems(TextItems):
         one_of(fields["source"], SOURCES, "source")
         for name in ("created_at", "updated_at"):
             dates.check_stored(fields[name])
+        _check_validity(fields)
         if fields["metadata"] is not None:
             metadata.received(fields["metadata"])
         if list(normalized_tags(fields["tags"])) != fields["tags"]:
@@ -160,6 +179,7 @@ class MemoryItems(TextItems):
             "id": id,
             "uid": version.item.name,
             **{name: fields[name] for name in _FIELDS},
+            **{name: fields[name] for name in VALIDITY if name in fields},
             "metadata": decoded(fields["metadata"]),
             "tags": fields["tags"],
             "images": [
@@ -202,6 +222,7 @@ class MemoryItems(TextItems):
             "hash": text_hash(entry.text).hex().upper(),
             "tags": list(entry.tags or ()),
             "images": [_digest(each) for each in content.images or ()],
+            **_given({name: line.get(name) for name in VALIDITY}),
             LOCAL: {"id": line.get("id")},
         }
         name = storable(line.get("uid", ""), "uid")[:LONGEST_UID]
@@ -255,31 +276,56 @@ class MemoryItems(TextItems):
         """Store a checked entry; the memory's id and what was done.
 
         An entry with the source and text of its thread's last memory updates that memory, unless
-        it has a time of its own.
+        it has a time of its own, replaces another one, or that memory holds no longer.
         """
         last = sql.execute(
-            "SELECT id, source, hash FROM contexts WHERE thread = ? ORDER BY id DESC LIMIT 1",
+            "SELECT id, source, hash, valid_to FROM contexts WHERE thread = ? "
+            "ORDER BY id DESC LIMIT 1",
             (entry.thread,),
         ).fetchone()
-        same = last is not None and last[1:] == (entry.source, text_hash(entry.text))
+        same = last is not None and last[1:3] == (entry.source, text_hash(entry.text))
+        holds = same and (last[3] is None or last[3] >= now)
         status: Literal["added", "repeated"] = "added"
-        if same and entry.created_at is None:
+        if holds and entry.created_at is None and entry.replaces is None:
             id, status = int(last[0]), "repeated"
             self._mark(sql, id, now)
+            self._put_validity(sql, id, entry)
         else:
-            fields = {
-                "thread": entry.thread,
-                "source": entry.source,
-                "created_at": entry.created_at or now,
-                "updated_at": entry.updated_at or now,
-            }
-            content = ItemText(entry.text, list(prepared.spans[entry.text]))
-            id = self._write(sql, None, uuid.uuid4().hex, fields, content)
+            id = self._add(sql, entry, prepared.spans[entry.text], now)
         self._embed(sql, id, prepared)
         if entry.metadata is not None:
             self._put_metadata(sql, id, entry.metadata or None)
         _put_parts(sql, id, entry.tags, _to_store(entry.images))
         return id, status
+
+    def _add(self, sql: Sql, entry: Entry, spans: Sequence[Span], now: str) -> int:
+        """Write a new memory, which ends the validity of the one that it replaces; its id."""
+        fields: dict[str, Any] = {
+            "thread": entry.thread,
+            "source": entry.source,
+            "created_at": entry.created_at or now,
+            "updated_at": entry.updated_at or now,
+            "valid_from": entry.valid_from,
+            "valid_to": entry.valid_to,
+        }
+        uid, usual = uuid.uuid4().hex, PROVENANCE_OF_SOURCE[entry.source]
+        provenance = entry.provenance or usual
+        if entry.replaces is not None:
+            old = self._validity(sql, entry.replaces)
+            if old.replaced_by is not None:
+                raise InvalidInput(
+                    f"memory:{entry.replaces} was replaced by memory:{old.replaced_by} already: "
+                    "replace that one"
+                )
+            provenance = less_trusted(provenance, old.provenance)
+            end = dates.before(entry.valid_from or fields["created_at"])
+            self._mark(sql, entry.replaces, now)
+            sql.execute(
+                "UPDATE contexts SET valid_to = ?, replaced_by = ? WHERE id = ?",
+                (min(end, old.valid_to or end), uid, entry.replaces),
+            )
+        fields["provenance"] = None if provenance == usual else provenance
+        return self._write(sql, None, uid, fields, ItemText(entry.text, list(spans)))
 
     def change(
         self, sql: Sql, change: Change, prepared: PreparedMemories, now: str
@@ -301,6 +347,7 @@ class MemoryItems(TextItems):
             )
         if values is not None:
             self._put_metadata(sql, change.id, values)
+        self._put_validity(sql, change.id, change)
         _put_parts(sql, change.id, change.tags, _to_store(change.images))
         written = {
             "text": change.text,
@@ -309,6 +356,8 @@ class MemoryItems(TextItems):
             "images": change.images,
             "content_type": change.images,
             "embedding": None if prepared.note else change.text,
+            "valid_from": change.valid_from,
+            "valid_to": change.valid_to,
         }
         return tuple(field for field, given in written.items() if given is not None)
 
@@ -351,6 +400,7 @@ class MemoryItems(TextItems):
     ) -> int:
         """Write a memory anew, or in place of the one with this uid; its id."""
         columns = {name: fields[name] for name in ("thread", "source", "created_at", "updated_at")}
+        columns |= {name: fields.get(name) for name in VALIDITY}
         columns |= {"hash": text_hash(content.text), "stamp": self._history.stamp(sql)}
         changed = ", ".join(f"{name} = excluded.{name}" for name in columns)
         columns |= {"id": id, "uid": uid}
@@ -412,6 +462,45 @@ class MemoryItems(TextItems):
             (_encoded(values), folded(self._keys.names(sql), values), id),
         )
 
+    def _validity(self, sql: Sql, id: int) -> StoredValidity:
+        """When a memory holds, what replaced it, and its provenance; raises NotFound."""
+        row = sql.execute(
+            "SELECT x.valid_from, x.valid_to, r.id, x.provenance, x.source FROM contexts x "
+            "LEFT JOIN contexts r ON r.uid = x.replaced_by WHERE x.id = ?",
+            (id,),
+        ).fetchone()
+        if row is None:
+            raise NotFound(f"no context has the id {id}")
+        start, end, replaced_by, provenance, source = row
+        return StoredValidity(start, end, replaced_by, provenance or PROVENANCE_OF_SOURCE[source])
+
+    def _put_validity(self, sql: Sql, id: int, given: Entry | Change) -> None:
+        """Write the bounds that are given, and the provenance if a new text is less trusted.
+
+        A change that removes the end lets a memory hold again, which was not replaced then; no
+        other end is later than the replacement.
+        """
+        here = self._validity(sql, id)
+        start = here.valid_from if given.valid_from is None else given.valid_from or None
+        end = here.valid_to if given.valid_to is None else given.valid_to or None
+        if given.valid_from is not None or given.valid_to is not None:
+            check_period(start, end)
+            if here.replaced_by is not None and end and here.valid_to and end > here.valid_to:
+                raise InvalidInput(
+                    f"memory:{id} was replaced by memory:{here.replaced_by}, so it cannot hold "
+                    "longer"
+                )
+            sql.execute(
+                "UPDATE contexts SET valid_from = ?, valid_to = ?, "
+                "replaced_by = CASE WHEN ? IS NOT NULL THEN replaced_by END WHERE id = ?",
+                (start, end, end, id),
+            )
+        rewritten = isinstance(given, Change) and given.text is not None
+        if given.provenance is not None and rewritten:
+            provenance = less_trusted(given.provenance, here.provenance)
+            if provenance != here.provenance:
+                sql.execute("UPDATE contexts SET provenance = ? WHERE id = ?", (provenance, id))
+
     def restore(self, version: Version, content: ItemText) -> None:
         """Store a version as the present one; its embeddings are made again where none is known."""
         with self._file.writing() as sql:
@@ -452,12 +541,32 @@ class MemoryItems(TextItems):
             "content_type": "multimodal" if content.images else "text",
         }
         row = [*(fields[name] for name in FIELDS), fields["metadata"]]
-        return memory(row, content.text, fields["tags"], content.images if images else ())
+        validity = {name: fields.get(name) for name in VALIDITY}
+        validity["replaced_by"] = sql.execute(
+            "SELECT id FROM contexts WHERE uid = ?", (fields.get("replaced_by"),)
+        ).get
+        shown = content.images if images else ()
+        return memory(row, content.text, fields["tags"], shown, validity)
 
 
 def text_hash(text: str) -> bytes:
     """The column `hash` of a memory."""
     return hashlib.sha256(text.encode()).digest()
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are set."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _check_validity(fields: Mapping[str, Any]) -> None:
+    """Raise InvalidInput unless what a version says of its validity is as it is stored."""
+    for name in ("valid_from", "valid_to"):
+        if name in fields:
+            dates.check_stored(fields[name])
+    checked_provenance(fields.get("provenance"))
+    if "replaced_by" in fields:
+        storable(fields["replaced_by"], "replaced_by", blank=False)
 
 
 def _to_store(images: Sequence[Image] | None) -> list[StoredImage] | None:

@@ -20,10 +20,15 @@ Choice = TypeVar("Choice", bound=str)
 
 MemorySource = Literal["user", "agent"]
 ContentType = Literal["text", "multimodal"]
+Provenance = Literal["person", "agent", "document", "web"]
 Words = Literal["any", "match", "prefix", "phrase", "boolean"]
 
 SOURCES: tuple[MemorySource, ...] = ("user", "agent")
 CONTENT_TYPES: tuple[ContentType, ...] = ("text", "multimodal")
+# The most trusted first.
+PROVENANCES: tuple[Provenance, ...] = ("person", "agent", "document", "web")
+# Of a memory that does not say its own.
+PROVENANCE_OF_SOURCE: Mapping[str, Provenance] = {"user": "person", "agent": "agent"}
 MAX_NAME_CHARACTERS = 1_000
 MAX_TAGS = 1_000
 MAX_THREADS = 10_000
@@ -43,6 +48,7 @@ class Entry(Record):
 
     One that is brought from elsewhere has the times of its own, ISO 8601: it is stored beside the
     last memory of its thread even if that has the same text. `updated_at` alone is no such time.
+    For `valid_from`, `valid_to`, `replaces` and `provenance` see `Memories.add`.
     """
 
     thread: str
@@ -53,12 +59,17 @@ class Entry(Record):
     images: Sequence[Image] | None = None
     created_at: str | None = None
     updated_at: str | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
+    replaces: int | None = None
+    provenance: Provenance | None = None
 
 
 class Change(Record):
     """A change of one memory; a field that is None stays as it is.
 
-    `metadata_patch` is a JSON Merge Patch (RFC 7396).
+    `metadata_patch` is a JSON Merge Patch (RFC 7396). For `valid_from`, `valid_to` and `provenance`
+    see `Memories.update`.
     """
 
     id: int
@@ -67,12 +78,18 @@ class Change(Record):
     metadata_patch: Mapping[str, Any] | None = None
     tags: Sequence[str] | None = None
     images: Sequence[Image] | None = None
+    valid_from: str | None = None
+    valid_to: str | None = None
+    provenance: Provenance | None = None
 
 
 class Memory(Record):
     """A text that an agent or a user stored in a thread.
 
-    `images` is empty unless the call that returned the memory asked for images.
+    `images` is empty unless the call that returned the memory asked for images. What it says holds
+    from `valid_from` (None: since it was created) to `valid_to` (None: no end is known), both
+    included; `replaced_by` is the id of the memory that took its place. `provenance` says who or
+    what it is from.
     """
 
     id: int
@@ -85,6 +102,21 @@ class Memory(Record):
     images: tuple[Image, ...]
     created_at: str
     updated_at: str
+    provenance: Provenance
+    valid_from: str | None = None
+    valid_to: str | None = None
+    replaced_by: int | None = None
+
+    @property
+    def validity(self) -> str:
+        """When it holds and what replaced it, in words; "" if nothing is known of that."""
+        told = []
+        if self.valid_from is not None:
+            told.append(f"valid from {_shown(self.valid_from)}")
+        if self.valid_to is not None:
+            told.append(f"{'' if told else 'valid '}to {_shown(self.valid_to, end=True)}")
+        replaced = [] if self.replaced_by is None else [f"replaced by memory:{self.replaced_by}"]
+        return ", ".join(filter(None, [" ".join(told), *replaced]))
 
     @property
     def place(self) -> str:
@@ -110,11 +142,24 @@ class Stored(Record):
         return self.memory.id
 
 
+class Near(Record):
+    """A memory that says nearly the same as a text; `same` if it does so in the same words.
+
+    `contradiction` are the values in which they differ, that of the text and that of the memory:
+    numbers, names, or whether there is a "not"; None if no such difference was found.
+    """
+
+    memory: Memory
+    same: bool
+    contradiction: tuple[str, str] | None
+
+
 class Updated(Record):
     """The result of changing a memory.
 
-    `fields` names what was written: text, metadata, tags, images, content_type, embedding. `note`
-    is the reason why a new text has no embedding yet, "" if it has one.
+    `fields` names what was written: text, metadata, tags, images, content_type, embedding,
+    valid_from, valid_to. `note` is the reason why a new text has no embedding yet, "" if it has
+    one.
     """
 
     memory: Memory
@@ -171,6 +216,8 @@ def checked_entry(entry: Entry, config: Config) -> Entry:
     if not isinstance(entry, Entry):
         raise InvalidInput(f"an entry to add must be an Entry, not {type(entry).__name__}")
     metadata.encode(entry.metadata)
+    valid_from, valid_to = _bound(entry, "valid_from"), _bound(entry, "valid_to")
+    check_period(valid_from, valid_to)
     return replace(
         entry,
         thread=checked_thread(entry.thread),
@@ -180,6 +227,10 @@ def checked_entry(entry: Entry, config: Config) -> Entry:
         images=None if entry.images is None else _images(entry.images, config),
         created_at=_time(entry.created_at, "created_at"),
         updated_at=_time(entry.updated_at or entry.created_at, "updated_at"),
+        replaces=None if entry.replaces is None else checked_id(entry.replaces),
+        provenance=checked_provenance(entry.provenance),
+        valid_from=valid_from,
+        valid_to=valid_to,
     )
 
 
@@ -189,7 +240,7 @@ def checked_change(change: Change, config: Config) -> Change:
         raise InvalidInput(f"a change must be a Change, not {type(change).__name__}")
     checked_id(change.id)
     given = (change.text, change.metadata, change.metadata_patch, change.tags, change.images)
-    if all(value is None for value in given):
+    if all(value is None for value in (*given, change.valid_from, change.valid_to)):
         raise InvalidInput(
             "nothing to change was given: give text, metadata, metadata_patch, tags or images"
         )
@@ -205,7 +256,28 @@ def checked_change(change: Change, config: Config) -> Change:
         text=None if change.text is None else _text(change.text, config),
         tags=None if change.tags is None else normalized_tags(change.tags),
         images=None if change.images is None else _images(change.images, config),
+        provenance=checked_provenance(change.provenance),
+        valid_from=_bound(change, "valid_from"),
+        valid_to=_bound(change, "valid_to"),
     )
+
+
+def checked_provenance(provenance: object) -> Provenance | None:
+    """`provenance` if it is one, or None."""
+    return None if provenance is None else one_of(provenance, PROVENANCES, "provenance")
+
+
+def less_trusted(first: Provenance, second: Provenance) -> Provenance:
+    """The provenance of what two had a part in."""
+    return max(first, second, key=PROVENANCES.index)
+
+
+def check_period(valid_from: str | None, valid_to: str | None) -> None:
+    """Raise InvalidInput if a period ends before it begins."""
+    if valid_from and valid_to and valid_from > valid_to:
+        raise InvalidInput(
+            f"valid_from ({_shown(valid_from)}) lies after valid_to ({_shown(valid_to, end=True)})"
+        )
 
 
 def checked_id(id: object) -> int:
@@ -254,6 +326,20 @@ def normalized_tags(tags: Iterable[str]) -> tuple[str, ...]:
     if len(kept) > MAX_TAGS:
         raise InvalidInput(f"{len(kept)} tags were given; at most {MAX_TAGS} are kept")
     return tuple(kept)
+
+
+def _bound(given: Entry | Change, name: Literal["valid_from", "valid_to"]) -> str | None:
+    """An end of the period in which it holds, as it is stored; "" in a change removes it."""
+    said: str | None = getattr(given, name)
+    if said is None or (said == "" and isinstance(given, Change)):
+        return said
+    return dates.moment(said, name, end=name == "valid_to")
+
+
+def _shown(time: str, *, end: bool = False) -> str:
+    """A stored time in short: a day, where it is the first moment of one, or its last (`end`)."""
+    whole = "T23:59:59.999999" if end else "T00:00:00.000000"
+    return time[:10] if time[10:26] == whole else time[:19] + "Z"
 
 
 def _time(time: str | None, name: str) -> str | None:

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
 from typing import Any, TypedDict
 
@@ -17,6 +18,7 @@ from mcpvectordb.index.resident import Allowed
 from mcpvectordb.index.spans import StoredImage
 from mcpvectordb.memories.memory import (
     CONTENT_TYPES,
+    PROVENANCE_OF_SOURCE,
     SOURCES,
     ContentType,
     Image,
@@ -48,6 +50,13 @@ KINDS: filters.Kinds = {
 }
 SELECT = f"SELECT {', '.join(FIELDS.values())}, x.metadata FROM contexts x"
 NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
+ANY_TIME = "any"
+"""The `as_of` of a search that finds memories whenever they hold, also those that were replaced."""
+# What does not hold at a moment, by the indexes on both ends.
+_NOT_THEN = (
+    "SELECT id FROM contexts WHERE valid_to < ? UNION ALL "
+    "SELECT id FROM contexts WHERE valid_from > ?"
+)
 
 
 @cache
@@ -80,6 +89,30 @@ class FilterArguments(TypedDict, total=False):
     where: Where | None
     start: str | None
     end: str | None
+
+
+class Then(TypedDict, total=False):
+    """The moment of which `compile_filter` is asked what holds; `known` if it was stored by then.
+
+    One that says from when on it holds need not have been stored.
+    """
+
+    holds_at: str
+    known: bool
+
+
+def then(sql: Sql, as_of: str | None = None, now: datetime | None = None) -> Then:
+    """Which memories are found: those that hold now, or `as_of` then; "any" finds all.
+
+    Nothing is narrowed where nothing has ended or has yet to begin.
+    """
+    if as_of == ANY_TIME:
+        return {}
+    if as_of is not None:
+        return {"holds_at": dates.moment(as_of, "as_of", end=True, now=now), "known": True}
+    moment = dates.now() if now is None else dates.stored(now)
+    limited = sql.execute(f"SELECT EXISTS ({_NOT_THEN})", (moment, moment)).get
+    return {"holds_at": moment} if limited else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +154,14 @@ def compile_filter(
     where: Where | None = None,
     start: str | None = None,
     end: str | None = None,
+    holds_at: str | None = None,
+    known: bool = False,
     dialect: SqlDialect = SQLITE,
 ) -> MemoryFilter:
-    """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter."""
+    """Check `FilterArguments` and compile them to SQL; raises InvalidInput or InvalidFilter.
+
+    For `holds_at` and `known` see `Then`.
+    """
     pieces: list[tuple[str, Sequence[Any]]] = []
     named = []
     if thread is not None:
@@ -147,6 +185,10 @@ def compile_filter(
         pieces.append(("x.created_at >= ?", [first]))
     if last is not None:
         pieces.append(("x.created_at <= ?", [last]))
+    if holds_at is not None:
+        pieces.append((f"x.id NOT IN ({_NOT_THEN})", [holds_at, holds_at]))
+    if holds_at is not None and known:
+        pieces.append(("x.valid_from IS NOT NULL OR x.created_at <= ?", [holds_at]))
     conditions = filters.conditions(where, KINDS)
     if conditions:
         pieces.append(
@@ -174,11 +216,26 @@ def read(
     ):
         tags[id].append(tag)
     shown = stored_images(sql, ids) if images else {}
+    holding = _validity(sql, ids)
     return [
         # A publisher may have sent a memory without its text.
-        memory(row, texts.get(id, ""), tags[id], shown.get(id, ()))
+        memory(row, texts.get(id, ""), tags[id], shown.get(id, ()), holding.get(id, {}))
         for id, row in zip(ids, rows, strict=True)
     ]
+
+
+def _validity(sql: Sql, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """When those of these memories hold that say it, what replaced them, and their provenance."""
+    same_file = " AND r.origin = x.origin" if sql.dialect.origins else ""
+    found = sql.execute(
+        "SELECT x.id, x.valid_from, x.valid_to, x.provenance, r.id FROM contexts x "
+        f"LEFT JOIN contexts r ON r.uid = x.replaced_by{same_file} "
+        "WHERE x.id IN (SELECT value FROM json_each(?)) "
+        "AND coalesce(x.valid_from, x.valid_to, x.provenance) IS NOT NULL",
+        (json.dumps(ids),),
+    )
+    names = ("valid_from", "valid_to", "provenance", "replaced_by")
+    return {id: dict(zip(names, values, strict=True)) for id, *values in found}
 
 
 def by_ids(sql: Sql, index: ChunkIndex, ids: Sequence[int], *, images: bool) -> dict[int, Memory]:
@@ -192,12 +249,21 @@ def by_ids(sql: Sql, index: ChunkIndex, ids: Sequence[int], *, images: bool) -> 
 
 
 def memory(
-    row: Sequence[Any], text: str, tags: Sequence[str], images: Sequence[StoredImage]
+    row: Sequence[Any],
+    text: str,
+    tags: Sequence[str],
+    images: Sequence[StoredImage],
+    validity: Mapping[str, Any],
 ) -> Memory:
-    """The memory in a row of SELECT, with what is in other tables."""
+    """The memory in a row of SELECT, with what is in other tables and columns."""
     *values, said = row
+    own = dict(zip(FIELDS, values, strict=True))
     return Memory(
-        **dict(zip(FIELDS, values, strict=True)),
+        **own,
+        valid_from=validity.get("valid_from"),
+        valid_to=validity.get("valid_to"),
+        replaced_by=validity.get("replaced_by"),
+        provenance=validity.get("provenance") or PROVENANCE_OF_SOURCE.get(own["source"], "agent"),
         text=text,
         metadata=decoded(said),
         tags=tuple(tags),

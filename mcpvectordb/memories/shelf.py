@@ -13,7 +13,7 @@ from mcpvectordb import dates, filters
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ACTIVE_KEY
-from mcpvectordb.memories import rows
+from mcpvectordb.memories import near, rows
 from mcpvectordb.memories.items import MemoryItems, PreparedMemories
 from mcpvectordb.memories.memory import (
     SOURCES,
@@ -23,7 +23,9 @@ from mcpvectordb.memories.memory import (
     Memory,
     MemorySource,
     MemoryStats,
+    Near,
     Outcome,
+    Provenance,
     Stored,
     Thread,
     Updated,
@@ -46,6 +48,7 @@ from mcpvectordb.store import OpenStore, every
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
 
+NEAR_MEMORIES = 5  # that are compared with a new one
 # The fields of a thread in SQL.
 _THREAD = {
     "name": "thread",
@@ -81,8 +84,20 @@ class Memories:
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         images: Sequence[Image] | None = None,
+        valid_from: str | None = None,
+        valid_to: str | None = None,
+        replaces: int | None = None,
+        provenance: Provenance | None = None,
     ) -> Stored:
         """Store a text of a source ("user" or "agent") in a thread.
+
+        valid_from, valid_to   when it holds, both ends included: 2025-11-29, 2025-11, 2025,
+                               2025-11-29T10:00:00Z, today … Without a start it holds from now on.
+        replaces               the id of the memory whose place it takes, which holds up to the
+                               start of this one; InvalidInput if that was replaced already
+        provenance             who or what it is from: "person" (of a user, if not given), "agent"
+                               (of an agent), "document" or "web". One that replaces another has
+                               the less trusted of both, one that is repeated keeps its own.
 
         If the last memory of the thread has the same source and text, no new one is stored: its
         `updated_at` is set, and the metadata, tags and images that are given replace its own. If
@@ -91,7 +106,16 @@ class Memories:
         search finds it until `Database.embed_pending()` has run.
         """
         entry = Entry(
-            thread=thread, source=source, text=text, metadata=metadata, tags=tags, images=images
+            thread=thread,
+            source=source,
+            text=text,
+            metadata=metadata,
+            tags=tags,
+            images=images,
+            valid_from=valid_from,
+            valid_to=valid_to,
+            replaces=replaces,
+            provenance=provenance,
         )
         return self._add([self.checked(entry)], self._encoder.deadline())[0]
 
@@ -112,11 +136,18 @@ class Memories:
         metadata_patch: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         images: Sequence[Image] | None = None,
+        valid_from: str | None = None,
+        valid_to: str | None = None,
+        provenance: Provenance | None = None,
     ) -> Updated:
         """Change the given fields of a memory; raises NotFound.
 
         `metadata`, `tags` and `images` replace the old value; `metadata_patch` is merged into the
         metadata (RFC 7396: null removes a key). Id, thread, source and `created_at` never change.
+        For `valid_from` and `valid_to` see `add`; "" removes a bound. A memory without an end is no
+        longer replaced; one that is replaced cannot get a later end. `provenance` is that of the
+        new text: the memory keeps the less trusted of the old one and this, and without it the old
+        one.
         """
         change = Change(
             id=id,
@@ -125,6 +156,9 @@ class Memories:
             metadata_patch=metadata_patch,
             tags=tags,
             images=images,
+            valid_from=valid_from,
+            valid_to=valid_to,
+            provenance=provenance,
         )
         return self._update([self.checked(change)], self._encoder.deadline())[0]
 
@@ -288,6 +322,7 @@ class Memories:
         highlight: bool = False,
         explain: bool = False,
         newer: str | None = None,
+        as_of: str | None = None,
         **which: Unpack[FilterArguments],
     ) -> Results[Memory]:
         """The best memories for a query, by words ("text"), by meaning ("vector"), or by both.
@@ -302,6 +337,9 @@ class Memories:
                  `reasons` says why
         newer    prefer newer memories: with every such half-life (12h, 30d, 1y …) since one was
                  changed last its score is halved
+        as_of    find what held at a time (2025-11-29, 2025, 7d …; of a period its end), and was
+                 stored by then or says that it did; "any": whenever it holds, also what was
+                 replaced. Not given: what holds now
         which    the filters of `browse`; they apply before the ranking
 
         Where different speakers take turns in a thread, a hybrid search (`words` "any", `fusion`
@@ -333,13 +371,34 @@ class Memories:
             images=images,
             highlight=highlight,
         )
-        chosen = rows.compile_filter(**which, dialect=self._file.dialect)
-        with self._file.deadline():
+        with self._file.deadline(), self._file.reading() as sql:
+            then = rows.then(sql, as_of, self._clock())
+            chosen = rows.compile_filter(**which, **then, dialect=self._file.dialect)
             found = self._search.search(asked, chosen)
         if found.hits:
             return found
         note = self._why_empty(chosen) or found.note or (NO_MATCH if chosen.conditions else "")
         return replace(found, note=note)
+
+    def near(self, text: str) -> list[Near]:
+        """The memories that hold now and say nearly the same as a text, best first.
+
+        Ask before you add one: it may be known, or `contradiction` may show that one of both is
+        wrong or out of date. Values are compared by their spelling, so it is a hint and no proof.
+        """
+        found = []
+        for hit in self.search(text[: near.COMPARED], limit=NEAR_MEMORIES):
+            theirs = hit.item.text
+            by_meaning = (
+                hit.relevance is not None and (hit.scores.vector or 0.0) >= near.NEAR_COSINE
+            )
+            differs = near.difference(text, theirs)
+            if by_meaning or differs is not None or near.nearly_same(text, theirs):
+                same = near.plain(text) == near.plain(theirs)
+                found.append(
+                    Near(memory=hit.item, same=same, contradiction=None if same else differs)
+                )
+        return found
 
     def why_empty(self, **which: Unpack[FilterArguments]) -> str:
         """Why no memory matches, as far as the filters by themselves explain it, or "".

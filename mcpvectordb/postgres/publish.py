@@ -26,7 +26,7 @@ from mcpvectordb.errors import InvalidInput, NotFound
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index import arrays
 from mcpvectordb.index.chunks import ChunkIndex, ModelRow, active_model
-from mcpvectordb.memories.items import MemoryItems
+from mcpvectordb.memories.items import VALIDITY, MemoryItems
 from mcpvectordb.metadata import library_name
 from mcpvectordb.postgres import Published, PublishedItems, origins, schema, staged
 from mcpvectordb.postgres.connection import Connection, Server, from_text, to_text
@@ -396,6 +396,7 @@ class MemoriesToPublish(PublishedShelf):
         )
         row = [fields["thread"], fields["source"], bytes.fromhex(fields["hash"])]
         row += [fields["metadata"], fields["metadata"], fields["created_at"], fields["updated_at"]]
+        row += [fields.get(name) for name in VALIDITY]
         state = State(self._origin.id(id), digests, count)
         return state, [*row, version.item.name], fields["tags"]
 

@@ -56,8 +56,9 @@ _COLUMNS = {
     "document_chunks": f"{_PLACE}, words text, tokens int4",
     "document_embeddings": _EMBEDDING,
     "contexts": "id int8, origin int4, thread text, source text, hash bytea, metadata text, "
-    "fields json, created_at text, updated_at text, uid text, words text, spellings text, "
-    "tokens int4, row_digest bytea, embeddings_digest bytea",
+    "fields json, created_at text, updated_at text, valid_from text, valid_to text, "
+    "replaced_by text, provenance text, uid text, words text, spellings text, tokens int4, "
+    "row_digest bytea, embeddings_digest bytea",
     "context_tags": "context int8, origin int4, tag text",
     "context_images": "context int8, origin int4, position int4, mime_type text, metadata text, "
     "data bytea",

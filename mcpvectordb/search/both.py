@@ -21,6 +21,7 @@ from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.memories.memory import Memory
+from mcpvectordb.memories.rows import ANY_TIME
 from mcpvectordb.memories.rows import FIELDS as MEMORY_FIELDS
 from mcpvectordb.metadata import storable
 from mcpvectordb.ranking import relevance
@@ -57,10 +58,12 @@ def checked_filters(
     where: Where | None = None,
     since: str | None = None,
     until: str | None = None,
+    as_of: str | None = None,
 ) -> Filters:
     """The filters of each kind that can match; raises InvalidInput if they exclude each other.
 
     A kind that has no libraries, threads, tags or fields such as the filters name cannot match.
+    Of documents nobody says when they hold, so `as_of` is one of memories only.
     """
     conditions = filters.conditions(where)
     left_out = _left_out(kind, library, thread, tags, conditions)
@@ -68,6 +71,8 @@ def checked_filters(
         reasons = " and ".join(f"{', '.join(why)} is no {each}" for each, why in left_out.items())
         raise InvalidInput(f"nothing can match these filters: {reasons}")
     _check_period(since, until)
+    if as_of is not None and as_of != ANY_TIME:
+        dates.named_period(as_of, "as_of")
     bounds = [(sign, at) for sign, at in (("gte", since), ("lte", until)) if at is not None]
     within: dict[Kind, list[Condition]] = {
         each: [*conditions, *(Condition(field, sign, at) for sign, at in bounds)]
@@ -75,7 +80,12 @@ def checked_filters(
     }
     found: Filters = {
         "documents": {"library": library, "where": within["documents"]},
-        "memories": {"thread": thread, "tags": tags, "where": within["memories"]},
+        "memories": {
+            "thread": thread,
+            "tags": tags,
+            "where": within["memories"],
+            "as_of": as_of,
+        },
     }
     return {each: found[each] for each in KINDS if not left_out[each]}
 

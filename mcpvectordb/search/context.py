@@ -136,6 +136,8 @@ def _passage(hit: Hit[Chunk | Memory], number: int) -> CitedPassage:
         told.append(f"{_cut(item.thread)}, {item.created_at[:10]}")
         if item.tags:
             told.append(f"tags {_cut(', '.join(item.tags))}")
+        if item.validity:
+            told.append(item.validity)
         text = item.text if len(item.text) <= 1000 else hit.passage or item.text
     if hit.confidence is not None:
         told.append(f"{hit.confidence} match")

@@ -166,8 +166,14 @@ class SimilarTexts:
     ) -> list[tuple[float, Kind, int, int]]:
         """(cosine, kind, best chunk, owner) of the nearest owners."""
         index = self._indexes[kind]
-        visible = f" AND {PUBLISHED}" if kind == "documents" else ""
-        allowed = Allowed(f"SELECT id FROM {index.chunks} WHERE owner != ?{visible}", (besides,))
+        visible, bindings = PUBLISHED, ()
+        if kind == "memories":
+            now = memory_rows.compile_filter(**memory_rows.then(self._sql))
+            visible = f"owner IN (SELECT x.id FROM contexts x WHERE {now.condition})"
+            bindings = now.bindings
+        allowed = Allowed(
+            f"SELECT id FROM {index.chunks} WHERE owner != ? AND {visible}", (besides, *bindings)
+        )
         best = best_of_owners(
             self._sql,
             index,

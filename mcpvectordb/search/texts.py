@@ -94,7 +94,9 @@ def stored_texts(sql: Sql, store: OpenStore, which: Filters) -> Iterator[StoredT
         for key, text in store.documents.texts(sql, keys):
             yield StoredText(True, key, text)
     if "memories" in which:
-        allowed = memory_rows.compile_filter(**which["memories"], dialect=dialect)
+        given = dict(which["memories"])
+        then = memory_rows.then(sql, given.pop("as_of"))
+        allowed = memory_rows.compile_filter(**given, **then, dialect=dialect)
         memories = f"SELECT x.id FROM contexts x WHERE {allowed.condition}"
         ids = selected(sql, memories, allowed.bindings)
         for id, text in store.memories.texts(sql, ids):
@@ -349,8 +351,9 @@ def _anywhere(
     """Each text with its number, read once for the quotation as it is, then for one with other
     spacing, then in other case.
     """
+    every = checked_filters(as_of=memory_rows.ANY_TIME)
     for exact, case in ((True, True), (False, True), (False, False)):
-        for number, each in enumerate(stored_texts(sql, store, checked_filters()), 1):
+        for number, each in enumerate(stored_texts(sql, store, every), 1):
             _check()
             may_have = not exact or quotation in each.text
             yield number, each, find(each.text, quotation, case=case) if may_have else None

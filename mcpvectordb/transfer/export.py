@@ -35,7 +35,7 @@ from mcpvectordb.index.chunks import ModelRow, active_model
 from mcpvectordb.ingest import formats
 from mcpvectordb.ingest.formats.markdown import fence
 from mcpvectordb.ingest.structure import front_matter
-from mcpvectordb.memories.items import MemoryItems
+from mcpvectordb.memories.items import VALIDITY, MemoryItems
 from mcpvectordb.metadata import library_name
 from mcpvectordb.ranking.why_empty import unknown_name
 from mcpvectordb.records import Exported, Progress, ProgressCallback
@@ -330,9 +330,8 @@ def write_markdown(snapshot: ExportSnapshot, folder: Path) -> None:
             Path(name).with_suffix(f".{place}{_IMAGES.get(each['mime_type'], '.bin')}"): each
             for place, each in enumerate(memory["images"], 1)
         }
-        said: Line = {
-            each: memory[each] for each in ("id", "thread", "source", "created_at", "updated_at")
-        }
+        own_fields = ("id", "thread", "source", "created_at", "updated_at", *VALIDITY)
+        said: Line = {each: memory[each] for each in own_fields if each in memory}
         if images:
             said["images"] = [image.name for image in images]
         own = {"tags": memory["tags"]} if memory["tags"] else {}

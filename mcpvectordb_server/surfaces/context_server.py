@@ -41,6 +41,8 @@ from mcpvectordb_server.surfaces import prose
 
 VERSION = "1.3"
 
+# What is stored here is an agent's word, also where it says that a user said it.
+WRITER: Literal["agent"] = "agent"
 # Operators without a value; one that a client sends is ignored.
 VALUELESS = ("exists", "not_exists", "is_null", "is_not_null")
 _KEY = re.compile(r"[A-Za-z0-9_.-]+")
@@ -729,7 +731,13 @@ def store_context(
     replace its own. For many entries use `store_context_batch`.
     """
     stored = db.memories.add(
-        thread_id, source, text, metadata=metadata, tags=tags, images=images_of(images)
+        thread_id,
+        source,
+        text,
+        metadata=metadata,
+        tags=tags,
+        images=images_of(images),
+        provenance=WRITER,
     )
     done = "stored" if stored.status == "added" else "updated"
     embedded = "" if stored.note else " (embedding generated)"
@@ -774,6 +782,7 @@ def update_context(
         metadata_patch=metadata_patch,
         tags=tags,
         images=images_of(images),
+        provenance=WRITER,
     )
     changed = _fields(done)
     reply = {
@@ -831,7 +840,9 @@ def store_context_batch(
     return _batch(
         entries,
         store_context,
-        lambda given: db.memories.checked(Entry(thread=given.pop("thread_id"), **given)),
+        lambda given: db.memories.checked(
+            Entry(thread=given.pop("thread_id"), provenance=WRITER, **given)
+        ),
         partial(db.memories.add_many, atomic=atomic),
         "stored",
         atomic,
@@ -858,7 +869,9 @@ def update_context_batch(
     return _batch(
         updates,
         update_context,
-        lambda given: db.memories.checked(Change(id=given.pop("context_id"), **given)),
+        lambda given: db.memories.checked(
+            Change(id=given.pop("context_id"), provenance=WRITER, **given)
+        ),
         partial(db.memories.update_many, atomic=atomic),
         "updated",
         atomic,

@@ -27,6 +27,7 @@ from mcpvectordb import (
     MCPVectorDBError,
     Memory,
     ModelError,
+    Near,
     NotFound,
     Refused,
     Results,
@@ -163,6 +164,8 @@ _SINCE = {
     "changed": "changed since it was read: ingest it again",
     "gone": "is gone from this machine",
 }
+# Of memories whose words are not those of the user or an agent.
+_FROM = {"document": "from a document", "web": "from the web"}
 _REPLACED = "This id is of an earlier version, which was replaced by this one:"
 
 
@@ -175,7 +178,7 @@ def read(
     budget: int = 2000,
 ) -> str:
     """Read a document, lines or a page of it, or a memory. What is too long comes in part, with an
-    outline (lines of headings) and how to go on.
+    outline and how to go on.
     """
     room = room_of(budget)
     within("around", around, 0, MOST_AROUND)
@@ -278,6 +281,10 @@ def _read_memory(db: Database, memory: Memory, around: int, room: int) -> str:
     told = [place_of(memory), cut(memory.thread, room // 6), memory.created_at[:10]]
     if memory.tags:
         told.append(f"tags {cut(', '.join(memory.tags), room // 6)}")
+    if memory.provenance in _FROM:
+        told.append(_FROM[memory.provenance])
+    if memory.validity:
+        told.append(memory.validity)
     head = in_line(" · ".join(told)) + _metadata(memory.metadata, room)
     room -= len(head) + len("\n\n")
     text = memory.text
@@ -325,7 +332,7 @@ def status(
     offset: OptionalNumber = 0,
     grant: Grant = Grant(),  # noqa: B008 - immutable
 ) -> str:
-    """Show libraries, threads, running jobs, what waits for embedding, model and size; or list a
+    """Show libraries, threads, jobs, what waits for embedding, model and size; or list a
     library's documents, or a thread's or the newest memories.
     """
     if library and (thread or kind == "memories"):
@@ -372,6 +379,7 @@ def _listed(db: Database, noun: str, offset: int, **which: str | None) -> str:
     for each in shelf.browse(limit=LISTED, offset=offset, **order, **which):
         if isinstance(each, Memory):
             said = f"{cut(each.thread, 60)}, {each.created_at[:10]} · {cut(each.text, 120)}"
+            said += f" · {each.validity}" if each.validity else ""
         else:
             said = f"{cut(each.title, 60)} · {(each.modified or each.created_at)[:10]}"
         lines.append(in_line(f"{place_of(each)} · {said}"))
@@ -405,16 +413,17 @@ def search(
         '{"file_type": "pdf", "metadata.year": {"gte": 2020}}; operators eq ne gt gte lt lte in '
         "not_in exists contains starts_with ends_with array_contains",
     ] = NOTHING,
-    since: Annotated[OptionalText, "Date or age: 2025-11, 7d; a text's own, else its file's"] = "",
+    since: Annotated[OptionalText, "Date or age: 2025-11, 7d"] = "",
     until: Annotated[OptionalText, "Like since"] = "",
     limit: int = 8,
     offset: OptionalNumber = 0,
     group: Annotated[Flag, "One passage per document first"] = False,
     newer: Annotated[OptionalText, "Prefer newer, by half-life: 30d"] = "",
+    as_of: Annotated[OptionalText, "Memories that held then; any: replaced ones too"] = "",
     min_relevance: Annotated[OptionalFraction, "Chance, 0 to 1"] = 0,
     budget: Annotated[int, "Tokens of the reply"] = 2000,
 ) -> str:
-    """Find passages of documents and memories by words and meaning, in one ranking. Start here.
+    """Find passages of documents and memories by words and meaning. Start here.
 
     Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; each is a
     strong, possible or weak match. If nothing relevant was found, say so.
@@ -435,6 +444,7 @@ def search(
         min_relevance=min_relevance,
         group=group,
         newer=newer or None,
+        as_of=as_of or None,
     )
     return _hits(db, found, budget, _remarks(db, found), offset)
 
@@ -498,7 +508,7 @@ def verify(
     page: Annotated[OptionalNumber, "With place"] = 0,
 ) -> str:
     """Check a quotation before you cite it: it stands there exactly, with other spacing or hyphens,
-    in other case, elsewhere, or is absent; with place, page and SHA-256 of the text read.
+    in other case, elsewhere, or is absent.
     """
     if place.strip():
         found = db.verify(quotation, **locate(db, place).names, page=page or None)
@@ -529,6 +539,8 @@ def verify(
     lines = [f"{found.status}: {told} ({digests})"]
     if not found.exact:
         lines.append(f"It stands there as: {cut(found.text, 1000)}")
+    if isinstance(found.item, Memory) and found.item.validity:
+        lines.append(f"It is {found.item.validity}.")
     if isinstance(item := found.item, Document) and (
         since := _since(item, db.documents.state(item))
     ):
@@ -616,10 +628,6 @@ def _hits_since(
 
 
 THREAD = "general"
-# From this cosine on two memories say nearly the same, by a model whose cosines are known; by
-# their words, from this share of them in common on.
-NEAR_COSINE, NEAR_WORDS = 0.9, 0.6
-_COMPARED = 2_000  # characters of a text that others are compared with
 _SKIPPED = 20  # files that were skipped or have vanished which a reply names
 _FAILURES = 5  # files that could not be read which a reply names
 
@@ -632,27 +640,78 @@ def remember(
     tags: OptionalTexts = NO_TEXTS,
     metadata: OptionalObject = NOTHING,
     replace: Annotated[OptionalText, "memory:N that this corrects"] = "",
+    valid_from: OptionalText = "",
+    valid_to: OptionalText = "",
+    place: Annotated[OptionalText, "Where you read it"] = "",
 ) -> str:
-    """Keep a fact, decision or preference for later. Says if nearly the same is remembered."""
+    """Keep a fact, decision or preference for later. Says if nearly the same or its contrary is
+    remembered.
+    """
+    not_blank("text", text, ": say what to remember")
+    provenance = _provenance(locate(db, place).item) if place.strip() else "agent"
+    holds: dict[str, Any] = {"valid_from": valid_from or None, "valid_to": valid_to or None}
     if replace.strip():
         given = locate(db, replace)
         if not isinstance(old := given.item, Memory):
             raise InvalidInput(
                 f"{given.place} is a document; replace takes a memory such as memory:7"
             )
-        done = db.memories.update(
-            old.id, text=text, tags=tags or None, metadata_patch=metadata or None
+        values = {**(old.metadata or {}), **metadata}
+        done = db.memories.add(
+            old.thread,
+            "agent",
+            text,
+            tags=tags or old.tags,
+            metadata={key: each for key, each in values.items() if each is not None} or None,
+            images=db.memories.get(old.id).images or None,
+            replaces=old.id,
+            provenance=provenance,
+            **holds,
         )
-        return _changed("replaced", done.memory, done.note, f"It was: {cut(old.text, 200)}")
-    near = _near(db, text)
+        was = f"It replaces {place_of(old)}, which was: {cut(old.text, 200)}"
+        return _changed("remembered", done.memory, done.note, was)
+    near = db.memories.near(text)
     for each in near:
-        if _plain(each.text) == _plain(text):
-            since = f"It is remembered already, since {each.created_at[:10]}."
-            return _changed("known", each, "", since)
-    stored = db.memories.add(thread, "agent", text, tags=tags or None, metadata=metadata or None)
-    known = "; ".join(f"{place_of(each)} ({cut(each.text, 120)})" for each in near)
-    remark = f"Nearly the same is remembered: {known}. If this corrects it, forget the old one."
-    return _changed("remembered", stored.memory, stored.note, remark if near else "")
+        if each.same and not any(holds.values()):
+            since = f"It is remembered already, since {each.memory.created_at[:10]}."
+            return _changed("known", each.memory, "", since)
+    stored = db.memories.add(
+        thread,
+        "agent",
+        text,
+        tags=tags or None,
+        metadata=metadata or None,
+        provenance=provenance,
+        **holds,
+    )
+    return _changed("remembered", stored.memory, stored.note, _compared(near))
+
+
+def _provenance(item: Document | Memory) -> Literal["agent", "document", "web"]:
+    """What a text is from that was read at a place; never a person, who would say it."""
+    if isinstance(item, Document):
+        return "web" if is_url(item.source) else "document"
+    return "agent" if item.provenance == "person" else item.provenance
+
+
+def _compared(near: Sequence[Near]) -> str:
+    """What else is remembered that says nearly the same as a new memory, or contradicts it."""
+    told = []
+    for each in near:
+        if each.contradiction is not None:
+            here, there = (cut(value, 60) for value in each.contradiction)
+            told.append(
+                f"It contradicts {place_of(each.memory)} ({cut(each.memory.text, 120)}): {there} "
+                f"there, {here} here. Both are remembered: forget the wrong one, or end the old "
+                "one by update with valid_to."
+            )
+    others = [each.memory for each in near if each.contradiction is None]
+    known = "; ".join(f"{place_of(each)} ({cut(each.text, 120)})" for each in others)
+    if known:
+        told.append(
+            f"Nearly the same is remembered: {known}. If this corrects it, forget the old one."
+        )
+    return " ".join(told)
 
 
 def ingest(
@@ -666,9 +725,8 @@ def ingest(
     replace: Flag = False,
     grant: Grant = Grant(),  # noqa: B008 - immutable
 ) -> str:
-    """Store a text, file, folder or web page for `search`: found by words at once, by meaning as
-    embedding goes on. Unchanged sources stay, changed ones are replaced; by `text` only with
-    `replace`. What takes over ten seconds goes on as a job, shown by `status`.
+    """Store a text, file, folder or web page for `search`. Unchanged sources stay, changed ones are
+    replaced; by `text` only with `replace`. What takes long goes on as a job, shown by `status`.
     """
     source = not_blank("source", source, ": give a file, a folder, a URL, or a name")
     if text.strip():
@@ -708,18 +766,26 @@ def update(
     tags: Annotated[list[str] | None, "Replace the old ones"] = None,
     title: OptionalText = "",
     library: Annotated[OptionalText, "Move it there"] = "",
+    valid_to: OptionalText = "",
 ) -> str:
     """Change metadata or tags, of a document also title or library. Texts are corrected by
     `remember` and `ingest`.
     """
-    if not metadata and tags is None and not title and not library:
-        raise InvalidInput("nothing to change: give metadata, tags, title or library")
+    if not metadata and tags is None and not title and not library and not valid_to:
+        raise InvalidInput("nothing to change: give metadata, tags, title, library or valid_to")
     given = _to_change(db, place)
     if isinstance(given.item, Memory):
         if title or library:
             raise InvalidInput("a memory has no title and no library: give metadata or tags")
-        done = db.memories.update(given.item.id, metadata_patch=metadata or None, tags=tags)
+        done = db.memories.update(
+            given.item.id,
+            metadata_patch=metadata or None,
+            tags=tags,
+            valid_to=valid_to or None,
+        )
         return _changed("updated", done.memory, "", f"Written: {', '.join(done.fields)}.")
+    if valid_to:
+        raise InvalidInput("a document has no valid_to, only memories have one")
     patch = metadata if tags is None else {**metadata, "tags": tags}
     told = _ingested(
         db.documents.update(
@@ -764,25 +830,11 @@ def _to_change(db: Database, place: str) -> Located:
     return given
 
 
-def _near(db: Database, text: str) -> list[Memory]:
-    """Memories that say nearly the same as a text, best first."""
-    not_blank("text", text, ": say what to remember")
-    near = []
-    for hit in db.memories.search(text[:_COMPARED], limit=5):
-        by_meaning = hit.relevance is not None and (hit.scores.vector or 0.0) >= NEAR_COSINE
-        ours, theirs = (set(_plain(each).split()) for each in (text, hit.item.text))
-        if by_meaning or len(ours & theirs) >= NEAR_WORDS * len(ours | theirs):
-            near.append(hit.item)
-    return near
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\W+", " ", text.casefold()).strip()
-
-
 def _changed(status: str, memory: Memory, note: str, remark: str) -> str:
     thread = in_line(cut(memory.thread, 60))
     told = f"{status}: {place_of(memory)} in {thread}."
+    if memory.validity:
+        told += f" It is {memory.validity}: search finds it as of then."
     return " ".join(filter(None, [told, remark, note]))
 
 

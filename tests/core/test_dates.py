@@ -278,3 +278,32 @@ def test_closeness_falls_in_the_weeks_after_a_period() -> None:
 def test_the_day_of_a_text_is_the_first_that_it_names_with_a_year() -> None:
     assert dates.spoken_day("1:56 pm on 8 May, 2023, Ann: on 9 May") == date(2023, 5, 8)
     assert dates.spoken_day("on 9 May") is dates.spoken_day("in 2023") is None
+
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2025", "2025-01-01T00:00:00.000000", "2025-12-31T23:59:59.999999"),
+        ("2025-11", "2025-11-01T00:00:00.000000", "2025-11-30T23:59:59.999999"),
+        ("today", "2026-11-29T00:00:00.000000", "2026-11-29T23:59:59.999999"),
+        ("1d", "2026-11-28T12:00:00.000000", "2026-11-28T12:00:00.000000"),
+        (
+            "2025-11-29T10:00:00.123456Z",
+            "2025-11-29T10:00:00.123456",
+            "2025-11-29T10:00:00.123456",
+        ),
+        ("9999", "9999-01-01T00:00:00.000000", "9999-12-31T23:59:59.999999"),
+    ],
+)
+def test_a_period_has_a_first_and_a_last_moment(text: str, first: str, last: str) -> None:
+    assert dates.moment(text, "as_of", now=NOW) == f"{first}+00:00"
+    assert dates.moment(text, "as_of", end=True, now=NOW) == f"{last}+00:00"
+
+
+def test_before_a_moment_is_another_one_unless_it_is_the_first() -> None:
+    assert dates.before("2025-01-01T00:00:00.000000+00:00") == "2024-12-31T23:59:59.999999+00:00"
+    first = "0001-01-01T00:00:00.000000+00:00"
+    assert dates.before(first) == first

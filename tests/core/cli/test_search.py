@@ -224,6 +224,14 @@ def test_grep_says_how_many_more_there_are(notes: Commands) -> None:
     assert len(found["items"]) == 1 and found["total"] > 1
 
 
+def test_grep_finds_memories_as_of_a_time(notes: Commands) -> None:
+    with Database(notes.db, embedder=Letters()) as db:
+        db.memories.add("t", "user", "free lunch", valid_from="2020", valid_to="2020")
+    assert notes.invoke("grep", "lunch").exit_code == 1
+    for as_of in ("2020-06", "any"):
+        assert notes.run("grep", "lunch", "--as-of", as_of) == "memory 1:1: free lunch\n"
+
+
 def test_grep_without_a_match_exits_with_one(notes: Commands) -> None:
     done = notes.invoke("grep", "nowhere")
     assert (done.exit_code, done.stdout) == (1, "")

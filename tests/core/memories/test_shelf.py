@@ -83,6 +83,7 @@ def test_an_added_memory_is_returned_with_all_its_fields(db: Database) -> None:
         images=(picture, Image(data=b"x", mime_type="image/gif")),
         created_at=memory.created_at,
         updated_at=memory.created_at,
+        provenance="agent",
     )
     assert stored.status == "added"
     assert stored.note == ""
@@ -671,3 +672,183 @@ def test_the_values_of_a_field_are_counted(db: Database) -> None:
     with pytest.raises(InvalidInput, match="field must be one of id, thread"):
         db.memories.values("color")
     assert [each.id for each in db.memories] == [1, 2, 3]
+
+
+# When they hold.
+
+
+def test_what_is_replaced_holds_up_to_the_start_of_the_other(db: Database, clock: Clock) -> None:
+    old = db.memories.add("t", "agent", "the port is 5432")
+    clock.now += timedelta(days=10)
+    new = db.memories.add("t", "agent", "the port is 5433", replaces=old.id)
+    first = db.memories.get(old.id)
+    assert (first.valid_from, first.replaced_by) == (None, new.id)
+    assert first.valid_to == dates.before(new.memory.created_at)
+    assert first.validity == f"valid to 2025-12-09T09:59:59Z, replaced by memory:{new.id}"
+    search = db.memories.search
+    assert ids(search("port")) == [new.id]
+    assert ids(search("port", as_of="2025-12-01")) == [old.id]
+    assert ids(search("port", as_of="2025-12-09T10:00:00Z")) == [new.id]
+    assert ids(search("port", as_of="2025-11-01")) == []  # nothing was known then
+    assert sorted(ids(search("port", as_of="any"))) == [old.id, new.id]
+    assert db.check() == []
+
+
+def test_a_memory_is_found_from_its_start_to_its_end(db: Database, clock: Clock) -> None:
+    stored = db.memories.add("t", "user", "tea week", valid_from="2026-01", valid_to="2026-01-07")
+    assert stored.memory.validity == "valid from 2026-01-01 to 2026-01-07"
+    search = db.memories.search
+    assert ids(search("tea")) == []
+    assert ids(search("tea", as_of="2026-01-01")) == [stored.id]
+    clock.now = datetime(2026, 1, 7, 23, 59, tzinfo=UTC)
+    assert ids(search("tea")) == [stored.id]
+    clock.now += timedelta(minutes=1)
+    assert ids(search("tea")) == []
+    assert ids(search("tea", as_of="1h")) == [stored.id]
+    assert ids(db.memories.browse()) == [stored.id]  # which lists what is stored
+
+
+def test_a_period_is_changed_and_its_ends_removed(db: Database, clock: Clock) -> None:
+    id = db.memories.add("t", "user", "tea").id
+    done = db.memories.update(id, valid_to="2024")
+    assert done.fields == ("valid_to",)
+    assert done.memory.valid_to == "2024-12-31T23:59:59.999999+00:00"
+    assert ids(db.memories.search("tea")) == []
+    with pytest.raises(InvalidInput, match=r"valid_from \(2025-01-01\) lies after valid_to \(2024"):
+        db.memories.update(id, valid_from="2025")
+    assert db.memories.update(id, valid_to="").memory.valid_to is None
+    assert ids(db.memories.search("tea")) == [id]
+
+
+def test_one_without_an_end_was_not_replaced(db: Database) -> None:
+    old = db.memories.add("t", "user", "tea at four")
+    new = db.memories.add("t", "user", "tea at five", replaces=old.id)
+    with pytest.raises(InvalidInput, match=f"replaced by memory:{new.id}, so it cannot hold"):
+        db.memories.update(old.id, valid_to="2999")
+    assert db.memories.update(old.id, valid_to="2020").memory.replaced_by == new.id
+    again = db.memories.update(old.id, valid_to="").memory
+    assert (again.valid_to, again.replaced_by) == (None, None)
+    assert sorted(ids(db.memories.search("tea"))) == [old.id, new.id]
+
+
+def test_a_memory_is_replaced_once(db: Database) -> None:
+    old = db.memories.add("t", "user", "one")
+    new = db.memories.add("t", "user", "two", replaces=old.id)
+    with pytest.raises(InvalidInput, match=rf"replaced by memory:{new.id} already"):
+        db.memories.add("t", "user", "three", replaces=old.id)
+    with pytest.raises(NotFound):
+        db.memories.add("t", "user", "three", replaces=99)
+    assert db.memories.count() == 2
+    db.memories.delete(new.id)
+    assert db.memories.get(old.id).replaced_by is None
+    third = db.memories.add("t", "user", "three", replaces=old.id)
+    assert db.memories.get(old.id).replaced_by == third.id
+
+
+def test_what_held_once_can_be_said_again(db: Database, clock: Clock) -> None:
+    first = db.memories.add("t", "user", "the shop is open", valid_to="2025-11-29T11:00:00Z")
+    assert db.memories.add("t", "user", "the shop is open").status == "repeated"
+    clock.now += timedelta(days=1)
+    again = db.memories.add("t", "user", "the shop is open")
+    assert again.status == "added" and ids(db.memories.search("shop")) == [again.id]
+    assert first.id != again.id
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"valid_from": "soon"}, "valid_from must be a date"),
+        ({"valid_to": ""}, "valid_to must be a date"),
+        ({"valid_from": "2025", "valid_to": "2024"}, "lies after"),
+        ({"replaces": 0}, "whole number"),
+        ({"provenance": "hearsay"}, "provenance must be person or agent"),
+    ],
+)
+def test_a_period_or_provenance_that_cannot_be_is_refused(
+    db: Database, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        db.memories.add("t", "user", "tea", **given)
+    with pytest.raises(InvalidInput, match="as_of must be a date"):
+        db.memories.search("tea", as_of="once")
+
+
+def test_provenance_is_that_of_the_source_unless_it_is_said(db: Database) -> None:
+    add = db.memories.add
+    assert add("t", "user", "a").memory.provenance == "person"
+    assert add("t", "agent", "b").memory.provenance == "agent"
+    assert add("t", "agent", "c", provenance="web").memory.provenance == "web"
+
+
+@pytest.mark.parametrize("provenance", ["person", "agent", "document", None])
+def test_no_rewriting_raises_a_provenance(db: Database, provenance: Any) -> None:
+    web = db.memories.add("t", "agent", "a", provenance="web")
+    assert db.memories.update(web.id, text="b", provenance=provenance).memory.provenance == "web"
+    said = db.memories.add("t", "agent", "b", provenance=provenance)
+    assert (said.status, said.memory.provenance) == ("repeated", "web")
+    new = db.memories.add("t", "user", "c", replaces=web.id, provenance=provenance)
+    assert new.memory.provenance == "web"
+
+
+def test_an_agent_that_rewrites_a_persons_words_lowers_their_provenance(db: Database) -> None:
+    id = db.memories.add("t", "user", "a").id
+    assert db.memories.update(id, tags=["x"], provenance="agent").memory.provenance == "person"
+    assert db.memories.add("t", "user", "a", provenance="agent").memory.provenance == "person"
+    assert db.memories.update(id, text="b", provenance="agent").memory.provenance == "agent"
+
+
+def test_undo_and_history_know_when_a_memory_held(db: Database) -> None:
+    old = db.memories.add("t", "user", "tea at four")
+    before = db.history()[0].number
+    new = db.memories.add("t", "user", "tea at five", replaces=old.id, provenance="web")
+    assert db.memories.get(old.id, as_of=before).valid_to is None
+    replaced = db.history()[0].number
+    db.memories.update(old.id, tags=["x"])
+    assert db.memories.get(old.id, as_of=replaced).replaced_by == new.id
+    db.memories.update(new.id, text="tea at six")
+    db.undo()
+    assert db.memories.get(new.id).provenance == "web"
+    db.undo()
+    db.undo()
+    assert [each.replaced_by for each in db.memories.browse()] == [None]
+    assert ids(db.memories.search("tea")) == [old.id]
+
+
+def test_an_export_and_a_merge_carry_it(db: Database, tmp_path: Path) -> None:
+    db.memories.add("t", "user", "other")
+    old = db.memories.add("t", "user", "tea at four", valid_from="2024")
+    db.memories.add("t", "agent", "tea at five", replaces=old.id, provenance="document")
+    db.export_to(tmp_path / "out.jsonl")
+    shown = [(each.text, each.validity, each.provenance) for each in db.memories]
+    with Database(tmp_path / "new.db", embedder=Letters()) as other:
+        other.import_from(tmp_path / "out.jsonl")
+        assert [(each.text, each.validity, each.provenance) for each in other.memories] == shown
+    with Database(tmp_path / "merged.db", embedder=Letters()) as other:
+        other.memories.add("t", "user", "here first")  # so others get other ids
+        db.copy_to(tmp_path / "copy.db")
+        other.merge(tmp_path / "copy.db")
+        found = {each.text: each for each in other.memories}
+        assert found["tea at four"].replaced_by == found["tea at five"].id
+        assert found["tea at five"].provenance == "document"
+
+
+def test_grep_and_similar_find_what_holds(db: Database) -> None:
+    old = db.memories.add("t", "user", "green tea at four")
+    new = db.memories.add("t", "user", "green tea at five", replaces=old.id)
+    given = db.memories.add("t", "user", "green tea")
+    assert ids(db.grep("green")) == [new.id, given.id]
+    assert ids(db.grep("green", as_of="any")) == [old.id, new.id, given.id]
+    assert ids(db.similar(memory=given.id)) == [new.id]
+    assert ids(db.search("green tea at four", as_of="any", kind="memories"))[0] == old.id
+    assert old.id not in ids(db.search("green tea at four", kind="memories"))
+    assert db.verify("tea at four").status == "exact"  # it stands there, whenever it held
+
+
+def test_near_tells_the_same_and_the_contrary(db: Database) -> None:
+    known = db.memories.add("t", "user", "The port is 5432.")
+    [same] = db.memories.near("the port is 5432")
+    assert (same.memory.id, same.same, same.contradiction) == (known.id, True, None)
+    [other] = db.memories.near("The port is 5433.")
+    assert (other.same, other.contradiction) == (False, ("5433", "5432"))
+    db.memories.update(known.id, valid_to="2020-01-01")
+    assert db.memories.near("The port is 5433.") == []

@@ -191,6 +191,32 @@ def test_a_reader_searches_what_was_granted_as_if_there_were_nothing_else(
         rows(postgres_url, "DROP OWNED BY reader; DROP ROLE reader")
 
 
+def test_memories_hold_in_a_published_database_as_in_their_file(
+    file: Database, postgres_url: str, tmp_path: Path
+) -> None:
+    file.publish(postgres_url, origin="one")
+    old = file.memories.add("t", "user", "tea at four", valid_from="2020")
+    file.memories.add("t", "agent", "tea at five", replaces=old.id, provenance="web")
+    file.memories.add("t", "user", "free tea", valid_to="2021")
+    with Database(":memory:", embedder=Letters()) as copy:  # the same memories, of another origin
+        file.copy_to(tmp_path / "copy.db")
+        copy.merge(tmp_path / "copy.db")
+        copy.publish(postgres_url, origin="two")
+    file.publish(postgres_url, origin="one")
+    here = {"where": {"origin": "one"}}
+    with Database(postgres_url, embedder=Letters()) as engine:
+        for as_of in (None, "2020-06", "today", "any"):
+            ours = file.memories.search("tea", as_of=as_of)
+            theirs = engine.memories.search("tea", as_of=as_of, **here)
+            assert [hit.item.text for hit in theirs] == [hit.item.text for hit in ours]
+        found = {each.text: each for each in engine.memories.browse(**here)}
+        assert found["tea at four"].replaced_by == found["tea at five"].id
+        assert found["tea at five"].provenance == "web"
+        assert found["free tea"].valid_to == "2021-12-31T23:59:59.999999+00:00"
+        lines = {each.item.text for each in engine.grep("tea", kind="memories")}
+        assert lines == {"tea at five", "Buy green tea"}
+
+
 def test_stores_of_one_name_are_searched_together_unless_they_rank_otherwise(
     postgres_url: str,
 ) -> None:

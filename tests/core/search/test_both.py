@@ -202,7 +202,14 @@ def passage(id: int, relevance: float | None) -> Found:
 def memory(id: int, relevance: float | None) -> Found:
     empty = dict.fromkeys(("thread", "text", "created_at", "updated_at"), "")
     memory = Memory(
-        id=id, source="user", content_type="text", metadata=None, tags=(), images=(), **empty
+        id=id,
+        source="user",
+        content_type="text",
+        metadata=None,
+        tags=(),
+        images=(),
+        provenance="person",
+        **empty,
     )
     return Hit(item=memory, score=1.0, scores=Scores(), relevance=relevance)
 

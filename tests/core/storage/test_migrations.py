@@ -44,6 +44,17 @@ def test_an_old_file_opens_with_all_of_its_content(fixture: Path, path: Path) ->
         assert db.check() == []
 
 
+def test_memories_of_an_old_file_hold_and_can_be_replaced(path: Path) -> None:
+    shutil.copy(FIXTURES[0].with_name("version-12.db"), path)
+    with Database(path, embedder=Letters()) as db:
+        [old] = db.memories
+        assert (old.text, old.tags, old.provenance) == ("Sail on Monday.", ("boats",), "person")
+        assert (old.validity, old.valid_from, old.valid_to) == ("", None, None)
+        new = db.memories.add("plans", "user", "Sail on Tuesday.", replaces=old.id)
+        assert [hit.item.id for hit in db.memories.search("sail")] == [new.id]
+        assert db.check() == []
+
+
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
 def test_an_old_file_that_cannot_be_migrated_is_refused(fixture: Path, path: Path) -> None:
     """Read-only media cannot be migrated; today's queries need today's tables."""

@@ -84,12 +84,20 @@ def test_7_a_memory_is_corrected(agent: Agent) -> None:
     again = agent("remember", text="the offer must be sent by 12 June", thread="offer")
     assert (again.status, again.place) == ("known", old.place)
     near = agent("remember", text="The offer must be sent by 19 June.", thread="offer")
-    assert f"Nearly the same is remembered: {old.place} (" in near.text
-    assert "forget the old one" in near.text
+    assert (
+        f"It contradicts {old.place} (The offer must be sent by 12 June.): 12 there, 19 here"
+        in (near.text)
+    )
     agent("forget", place=near.place)
     new = agent("remember", text="The offer must be sent by 19 June.", replace=old.place)
-    assert new.place == old.place and "12 June" in new.text
-    assert "19 June" in agent("read", place=old.place).text
+    assert new.place != old.place and f"It replaces {old.place}, which was: The offer" in new.text
+    assert agent("search", query="when must the offer be sent", thread="offer").places == [
+        new.place
+    ]
+    assert f"replaced by {new.place}" in agent("read", place=old.place).text
+    both = agent("search", query="when must the offer be sent", thread="offer", as_of="any")
+    assert {*both.places} == {old.place, new.place}
+    assert f"replaced by {new.place}" in both.text
 
 
 def test_8_a_text_that_the_agent_holds_is_stored_and_found(agent: Agent) -> None:

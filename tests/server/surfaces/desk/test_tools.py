@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Database, InvalidInput
+from mcpvectordb import Database, Image, InvalidInput
 from mcpvectordb_server.surface import expose
 from mcpvectordb_server.surfaces import NAMES, load
 from mcpvectordb_server.surfaces.desk import (
@@ -319,6 +319,79 @@ def test_updates_that_cannot_be_are_refused(db: Database) -> None:
     assert agent("update", place="memory:1", tags=["a"], metadata={"b": 1}).status
     [memory] = db.memories.get([1])
     assert (memory.tags, memory.metadata) == (("a",), {"b": 1})
+
+
+def test_a_memory_is_found_while_it_holds(db: Database) -> None:
+    agent = Agent(db)
+    said = agent("remember", text="tea is free", valid_from="2020-01-01", valid_to="2020-12-31")
+    assert "It is valid from 2020-01-01 to 2020-12-31" in said.text
+    assert agent("search", query="tea").places == []
+    assert agent("search", query="tea", as_of="2020-06").places == ["memory:1"]
+    assert "valid from 2020-01-01 to 2020-12-31" in agent("read", place="memory:1").text
+    assert "valid from 2020-01-01 to 2020-12-31" in agent("status", kind="memories").text
+    assert "valid from 2020-01-01" in agent("verify", quotation="tea is free").text
+    assert "as_of must be a date" in agent.refused("search", query="tea", as_of="then")
+    agent("remember", text="tea costs a coin")
+    agent("update", place="memory:2", valid_to="2021-01-01")
+    assert agent("search", query="tea").places == []
+    agent("ingest", source="tea.md", text="tea")
+    assert "no valid_to" in agent.refused("update", place="tea.md", valid_to="2021")
+
+
+def test_what_replaces_a_memory_keeps_the_rest_of_it(db: Database) -> None:
+    agent = Agent(db)
+    old = db.memories.add(
+        "kitchen",
+        "user",
+        "tea at four",
+        tags=["tea"],
+        metadata={"a": 1, "b": 2},
+        images=[Image(data=b"x")],
+    )
+    done = agent("remember", text="tea at five", replace="memory:1", metadata={"a": None, "c": 3})
+    assert done.place == "memory:2" and "in kitchen" in done.text
+    new = db.memories.get(2)
+    assert (new.thread, new.tags, new.metadata) == ("kitchen", ("tea",), {"b": 2, "c": 3})
+    assert new.images == db.memories.get(old.id).images
+    assert "memory:1 was replaced by memory:2" in agent.refused(
+        "remember", text="tea at six", replace="memory:1"
+    )
+
+
+def test_a_contradiction_is_told_with_both_values(db: Database) -> None:
+    agent = Agent(db)
+    agent("remember", text="The port is 5432.")
+    said = agent("remember", text="The port is 5433.")
+    assert "It contradicts memory:1 (The port is 5432.): 5432 there, 5433 here." in said.text
+    assert db.memories.count() == 2
+
+
+def test_the_server_says_what_a_memory_is_from_and_no_tool_can_raise_it(db: Database) -> None:
+    agent, other = Agent(db), service(db, load("context_server"))
+    agent("ingest", source="tea.md", text="tea is green")
+    db.documents.ingest_text("tea is black", source="https://example.org/tea")
+    [page] = [each for each in db.documents.browse() if each.source.startswith("https")]
+
+    def remembered(**given: Any) -> str:
+        place = agent("remember", **given).place
+        return db.memories.get(int(place.split(":")[1])).provenance
+
+    assert remembered(text="one fact", metadata={"provenance": "person"}) == "agent"
+    assert remembered(text="tea seems green", place="tea.md:1") == "document"
+    assert remembered(text="all tea is black", place=page.id) == "web"
+    assert remembered(text="nearly all of it", replace="memory:3") == "web"
+    assert remembered(text="pages say so", place="memory:4") == "web"
+    mine = db.memories.add("t", "user", "I like tea").id
+    assert remembered(text="somebody likes tea", place=f"memory:{mine}") == "agent"
+    assert "from the web" in agent("read", place="memory:4").text
+    ask(other, "update_context", {"context_id": 4, "text": "trust me"})
+    assert db.memories.get(4).provenance == "web"
+    said = {"thread_id": "t", "source": "user", "text": "the user said so"}
+    ask(other, "store_context", said)
+    ask(other, "store_context_batch", {"entries": [{**said, "text": "and so"}]})
+    ask(other, "update_context_batch", {"updates": [{"context_id": mine, "text": "I do not"}]})
+    found = {each.text: each.provenance for each in db.memories}
+    assert {found[text] for text in ("the user said so", "and so", "I do not")} == {"agent"}
 
 
 def test_tags_of_a_document_are_found_as_the_reply_says(db: Database) -> None:
