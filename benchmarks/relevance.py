@@ -175,14 +175,14 @@ def _hits(db: Database, mode: str, text: str, judged: dict[str, int]) -> Iterato
     model = CATALOGUE.get(db.stats().model)
     if is_non_latin(text) and (mode == "text" or (model is not None and model.latin_only)):
         return
-    passages, share = db.stats().chunks, Snippets(parse_query(text)).share
+    passages, shares = db.stats().chunks, Snippets(parse_query(text)).shares
     for hit in searches(db, mode)(text, limit=JUDGED):
         chunk, document = hit.item, hit.item.document
         searched = embedding_text(document.title, chunk.headings, chunk.header, chunk.text)
         scores: Scores = hit.scores
         yield Hit(
             scores.vector or 0.0,
-            words(share(searched), scores, passages),
+            words(shares([searched])[0], scores, passages),
             reread(scores),
             math.log10(max(1, passages)),
             judged.get(document.source, 0) > 0,

@@ -95,7 +95,7 @@ class DocumentSearch:
             kept = ranking.judged(
                 question,
                 [
-                    (scores, chunks[id].text, _passage(chunks[id]))
+                    (scores, chunks[id].text, _searched(chunks[id]))
                     for id, _, scores in ranking.rows[: relevance.JUDGED]
                 ],
                 self._index.keyword.searched(sql, which.chunks),
@@ -212,6 +212,11 @@ class _Texts:
         return self._known.get(id, "")
 
 
+def _searched(chunk: Chunk) -> str:
+    """All words by which a chunk is found."""
+    return "\n".join((chunk.document.title, *chunk.headings, chunk.header, chunk.text))
+
+
 def _passage(chunk: Chunk) -> str:
-    """What is searched of a chunk: its title and headings, then its text."""
+    """What the cross-encoder reads of a chunk: its title and headings, then its text."""
     return embedding_text(chunk.document.title, chunk.headings, chunk.header, chunk.text)

@@ -279,10 +279,10 @@ class Ranking:
         text, and what was searched of it, with titles and headings. `passages` is how many were
         searched.
         """
-        share = Snippets(self.query).share
+        shares = Snippets(self.query).shares([searched for _, _, searched in first])
         evidence = [
-            relevance.Evidence(scores, text, relevance.words(share(searched), scores, passages))
-            for scores, text, searched in first
+            relevance.Evidence(scores, text, share)
+            for (scores, text, _), share in zip(first, shares, strict=True)
         ]
         page = self.page(question)
         ranks = range(question.offset + 1, question.offset + len(page) + 1)

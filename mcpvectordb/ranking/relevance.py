@@ -40,11 +40,11 @@ _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log
 
 
 class Evidence(NamedTuple):
-    """What is known of a hit: its scores, its text, and the query's `words` in it."""
+    """What is known of a hit: its scores, its text, and which share of the query's words it has."""
 
     scores: Scores
     text: str
-    words: float
+    share: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,7 @@ class Weights:
         return (
             self.base
             + self.cosine * min(1.0, max(-1.0, found.scores.vector or 0.0))
-            + self.words * found.words
+            + self.words * words(found.share, found.scores, passages)
             + self.reread * reread(found.scores)
             + self.passages * math.log10(max(1, passages))
         )
@@ -93,7 +93,7 @@ BY_BOTH = {
 
 
 def words(share: float, scores: Scores, passages: int) -> float:
-    """How much of a query's words a hit has, 0 to 1: `Snippets.share`, and rare ones count more.
+    """How much of a query's words a hit has, 0 to 1: its `share`, and rare ones count more.
 
     Which words are rare is told by BM25, whose statistics mean nothing in a few notes: from a
     thousand passages on it has half of the say, in fewer less.

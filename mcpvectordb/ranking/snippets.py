@@ -78,14 +78,17 @@ class Snippets:
         shown_lines = [*before, line, *lines[best + 1 : best + 1 + AFTER]]
         return first_line + best, numbered(_capped(shown_lines), first_line + start)
 
-    def share(self, text: str) -> float:
-        """How much of the query's words a text has, 0 to 1; each further one counts less.
+    def shares(self, texts: Sequence[str]) -> list[float]:
+        """How much of the query's words each text has, 0 to 1; each further one counts less.
 
         A text need not have most words of a long question to answer it.
         """
-        folded, asked = text.lower(), len(self._terms)
-        having = sum(term in folded for term in self._terms)
-        return having * (asked + 2) / (asked * (having + 2)) if having else 0.0
+        asked, shares = len(self._terms), []
+        for text in texts:
+            folded = text.lower()
+            having = sum(term in folded for term in self._terms)
+            shares.append(having * (asked + 2) / (asked * (having + 2)) if having else 0.0)
+        return shares
 
     def _best_line(self, text: str, lines: Sequence[str]) -> tuple[int, list[Occurrence]]:
         """The first of the lines with most different words, and the occurrences in it."""
