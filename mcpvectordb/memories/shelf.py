@@ -348,10 +348,9 @@ class Memories:
 
         A score is 0 to 1; hybrid scores compare with those of the same query only. `relevance`
         compares between queries: it is the probability that a judge would call a memory relevant,
-        known where the search went by meaning; `verdict` is a sentence when nothing relevant was
-        found. The results say which legs ran, why one did not, and in `backlog` how many passages
-        are not embedded yet. If there are none because a thread, tag or metadata key does not
-        exist, their `note` says so.
+        `confidence` the same in a word; `verdict` is a sentence when nothing relevant was found.
+        The results say which legs ran, why one did not, and in `backlog` how many passages are not
+        embedded yet. If there are none, their `note` says why.
         """
         english = self._config.language.casefold() == "english"
         now = self._clock()

@@ -2,9 +2,9 @@
 
 Two rankings are merged by relevance, the probability that a judge would call a hit relevant: it has
 the same meaning for passages of documents and for memories, while their scores do not compare. Each
-ranking keeps its own order. Where the relevance of any hit is unknown (a model or a script without
-calibration, memories that were searched by words only), the rankings alternate, the first one
-first.
+ranking keeps its own order, and the first hit of either is among the first FIRST if it is strong.
+Where the relevance of any hit is unknown (a model or a language without calibration), the rankings
+alternate, the first one first.
 """
 
 from __future__ import annotations
