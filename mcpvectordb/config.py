@@ -79,6 +79,9 @@ class Config:
     parse_sandbox       False lets the parser use the network and files; Linux confines it else
     ocr_languages       languages of OCR, as Tesseract names them ("eng+deu"); "" never runs it
     max_chunks          most chunks that a document may be split into
+    project             the name of the project that every folder belongs to; "" or auto leaves it
+                        to the folder (`Database.projects`). The command line and the server search
+                        and store in this project
     language            language of memories: english searches words by their stems, any other as
                         they are spelled
     indexed_metadata    comma-separated metadata keys of memories that a new file indexes for
@@ -121,6 +124,7 @@ class Config:
     parse_sandbox: bool = True
     ocr_languages: str = "eng"
     max_chunks: int = 100_000
+    project: str = ""
     language: str = "english"
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
     history_days: float = 30.0

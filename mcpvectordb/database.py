@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mcpvectordb.memories.memory import Memory
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.postgres import Published
+    from mcpvectordb.projects.shelf import Projects
     from mcpvectordb.records import Chunk, Results
     from mcpvectordb.search.both import Kind, Query
     from mcpvectordb.search.records import Context, Duplicates, LineMatches, Projection, Quotation
@@ -152,6 +153,13 @@ class Database:
         from mcpvectordb.memories.shelf import Memories
 
         return Memories(self._store)
+
+    @cached_property
+    def projects(self) -> Projects:
+        """Which project a folder belongs to, and what of this file belongs to a project."""
+        from mcpvectordb.projects.shelf import Projects
+
+        return Projects(self._store)
 
     @property
     def _maintained(self) -> tuple[MaintainedIndex, ...]:

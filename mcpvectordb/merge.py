@@ -33,6 +33,7 @@ from mcpvectordb.history.versions import Version, VersionedShelf, body_name, enc
 from mcpvectordb.index import arrays, spans
 from mcpvectordb.index.arrays import METRICS
 from mcpvectordb.index.chunks import active_model, every_model, precision
+from mcpvectordb.projects import shelf as projects
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
@@ -85,6 +86,7 @@ class FileMerge:
             self._history.stamp(sql)
             self._models = self._adopt_model(sql, other)
             self._merge_stores(sql, other)
+            projects.merge(sql, other)
             tables = ("documents", "contexts", "vectors", "libraries")
             total = sum(other.execute(f"SELECT count(*) FROM {each}").get for each in tables)
             present = chain.from_iterable(each.present(other) for each in self._shelves.values())

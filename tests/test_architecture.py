@@ -37,6 +37,7 @@ LAYERS = (
     "documents",
     "vectors",
     "memories",
+    "projects",
     "search",
     "maintenance",
     "postgres",
