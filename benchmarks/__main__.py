@@ -21,7 +21,6 @@ BENCHMARKS = {
     "ingest": "how fast files come in, beside what the model alone could do",
     "writes": "how long it takes to store texts without embedding them",
     "imports": "what it costs to move in, with embeddings kept and without",
-    "provisional": "how well and how soon passages are found by meaning before they are embedded",
     "start": "what it costs to begin: import, help, server, first answer",
     "memory": "how much memory a server, searches and ingest take; with --data FILE, how well "
     "agents remember long conversations",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.store import say
-from mcpvectordb import Config, Database
+from mcpvectordb import Database
 
 LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
 LONG, SHORT = 20_000_000, 10_000  # characters of the long text, and how many short ones
@@ -81,7 +81,7 @@ def works(long: str, short: list[str], folder: Path) -> dict[str, Callable[[Data
 def measured(what: str, work: Callable[[Database], object], path: Path) -> report.Row:
     """The figures of one way to store texts in a new file; the tokenizer is loaded before."""
     say(what)
-    with Database(path, config=Config(provisional=False)) as db:
+    with Database(path) as db:
         db.documents.ingest_text("warm", source="warm.md", embed=False)
         cpu, wall = time.process_time(), time.perf_counter()
         work(db)

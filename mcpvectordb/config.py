@@ -55,8 +55,6 @@ class Config:
     vector_weight       weight of the vector leg in hybrid searches for passages, 0 to 1; None is
                         the default of the model; `python -m benchmarks known_items` measures
                         others
-    provisional         False leaves passages that wait for their embedding to words, also where the
-                        static model is installed that finds them by meaning meanwhile
     read_only           open for reading; nothing is written, not even a lock file on read-only
                         media
     busy_timeout        seconds to wait for another process's write
@@ -106,7 +104,6 @@ class Config:
     chunk_overlap: int = 0
     embeddings: str = ""
     vector_weight: float | None = None
-    provisional: bool = True
     read_only: bool = False
     busy_timeout: float = 30.0
     read_timeout: float = 10.0

@@ -124,7 +124,7 @@ class Database:
         self._history, self._encoder = self._store.history, self._store.encoder
         self.documents = Documents(self._store)
         self._file.register_check(self.check)
-        self._encoder.complete()
+        self._encoder.drop_provisional()
 
     def _opened(self, path: str | os.PathLike[str]) -> Engine:
         """The engine of a file, or of what was published."""

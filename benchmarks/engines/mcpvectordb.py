@@ -111,13 +111,12 @@ class Engine:
         self._db.close()
 
     def _embedding_with(self, dimension: int) -> Ready:
-        from mcpvectordb import Config, Database
+        from mcpvectordb import Database
 
         if self._ready is None:
             self._db.close()
             self._ready = Ready(dimension)
-            # ready vectors need no provisional ones
-            self._db = Database(self._path, embedder=self._ready, config=Config(provisional=False))
+            self._db = Database(self._path, embedder=self._ready)
         return self._ready
 
     def _found(self, text: str, mode: str) -> list[int]:

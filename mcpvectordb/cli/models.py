@@ -86,14 +86,11 @@ def _model_of_the_file() -> str:
 def pull(name: str) -> None:
     """Download a model of the catalogue; an interrupted download is resumed."""
     from mcpvectordb.embedding import weights
-    from mcpvectordb.embedding.catalogue import PROVISIONAL
 
     config = configured()
     with bar(f"pulling {name}", "bytes") as move:
         folder = config.models_folder()
         weights.pull(weights.find(name, folder), folder, hub=config.model_hub, progress=move)
-    if name == PROVISIONAL:
-        show("what waits for a file's own model is now found by meaning at once")
     show(f"{name} is ready; use it with: mcpvectordb model use {name}")
 
 

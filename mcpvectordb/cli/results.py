@@ -226,7 +226,7 @@ def _explained(hit: Hit[Chunk]) -> str:
     parts = [
         ("score", hit.score, None),
         ("BM25", scores.text, scores.text_rank),
-        ("provisional " * scores.provisional + "cosine", scores.vector, scores.vector_rank),
+        ("cosine", scores.vector, scores.vector_rank),
         ("sum of ranks", scores.rrf, None),
         ("reranker", scores.rerank, None),
         ("recency", scores.recency, None),

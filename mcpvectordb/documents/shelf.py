@@ -27,6 +27,7 @@ from mcpvectordb.errors import InvalidInput, ModelError, NotFound, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index.chunks import ACTIVE_KEY
+from mcpvectordb.index.encoder import waiting_note
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.metadata import encode, library_name, storable
 from mcpvectordb.ranking import snippets
@@ -218,8 +219,6 @@ class Documents:
         error = ""
         if embed and given:
             error = self._embed_all(progress)[1]
-        else:
-            self._encoder.provisional.fill(self._index)
         return self._results(stored, embed, error)
 
     def ingest_folder(
@@ -416,9 +415,7 @@ class Documents:
         )
         found = self._search.search(question, which)
         if found.backlog.pending:
-            waiting = [
-                hit.item.id for hit in found if hit.scores.vector is None or hit.scores.provisional
-            ]
+            waiting = [hit.item.id for hit in found if hit.scores.vector is None]
             self._encoder.prefer(self._index, waiting)
         if found.hits:
             return found
@@ -1017,8 +1014,6 @@ class Documents:
         embedded, error = Embedded(), ""
         if embed:
             embedded, error = self._encoder.embed_owner(self._index, stored.key, deadline, progress)
-        else:
-            self._encoder.provisional.fill(self._index, [stored.key])
         [done] = self._results([stored], embed, error)
         return dataclasses.replace(done, embedded=embedded)
 
@@ -1040,7 +1035,7 @@ class Documents:
                     "wait for embedding"
                 )
             elif embed and pending:
-                note = self._encoder.provisional.note(pending, error)
+                note = waiting_note(pending, error)
             done.append(Ingested(status=status, document=document, pending=pending, note=note))
         note = _joined(done[-1].note, write.advice(self._store, languages))
         done[-1] = dataclasses.replace(done[-1], note=note)
@@ -1052,10 +1047,9 @@ class Documents:
             languages = write.other_languages(sql)
         advice = write.advice(self._store, languages)
         if not embed:
-            self._encoder.provisional.fill(self._index)
             return dataclasses.replace(done, note=advice)
         embedded, error = self._embed_all(progress)
-        note = self._encoder.provisional.note(error=error) if error else ""
+        note = waiting_note(error=error) if error else ""
         return dataclasses.replace(
             done, note=_joined(note, advice), embedded=done.embedded + embedded
         )
@@ -1065,7 +1059,6 @@ class Documents:
         try:
             return self._encoder.embed(index=self._index, progress=progress), ""
         except ModelError as error:
-            self._encoder.provisional.fill(self._index)
             return Embedded(), str(error)
 
 

@@ -57,7 +57,6 @@ from mcpvectordb.errors import (
     ParseFailed,
     UnsupportedFormat,
 )
-from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.index.tuning import DEFAULT
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Skipped, Walk
@@ -360,8 +359,6 @@ class FolderSync:
             moved = prepared.moved is not None and written.status != "unchanged"
             self._counts["moved" if moved else written.status] += 1
         self._waiting.clear()
-        # What the model can embed within a batch or two need not be found before.
-        encoder.provisional.fill(index, least=BATCH + 1 if self._embedding else 1)
         if self._embedding:
             self._embedding.notify()
 

@@ -84,7 +84,7 @@ class ReciprocalRanks:
         self._by, self._index, self._question = retrievers, index, question
         self._depth = max(DEPTH, wanted)
         self._found = retrievers.ranking(question)
-        self._exact: dict[int, tuple[float, bool]] = {}
+        self._exact: dict[int, float] = {}
 
     def rank(self, *, expand: bool) -> Ranking:
         """The best documents by all rankings, each by its best chunk."""
@@ -174,8 +174,7 @@ class ReciprocalRanks:
 
     def _scores(self, chunk: int, rank: int | None) -> Scores:
         """The cosine of a chunk by the model that has embedded it, and its rank."""
-        cosine, provisional = self._exact.get(chunk, (None, False))
-        return Scores(vector=cosine, vector_rank=rank, provisional=provisional)
+        return Scores(vector=self._exact.get(chunk), vector_rank=rank)
 
     def _fused(
         self, rankings: Sequence[RankedDocuments], weights: Sequence[float]
@@ -271,19 +270,9 @@ def _feedback_words(text: str) -> Iterator[str]:
 def mean_embedding(
     sql: Sql, query_embedding: QueryEmbedding | str, passages: Sequence[int]
 ) -> QueryEmbedding | None:
-    """The mean of the passages' embeddings, by each model that has embedded any of them."""
+    """The mean of the passages' embeddings as that of a query; None if none is embedded."""
     if isinstance(query_embedding, str):
         return None
-    own, fast = _mean(sql, query_embedding, passages), query_embedding.provisional
-    mean = _mean(sql, fast, passages) if fast else None
-    if own is None and mean is None:
-        return None
-    return replace(own or query_embedding, provisional=mean or fast)
-
-
-def _mean(
-    sql: Sql, query_embedding: QueryEmbedding, passages: Sequence[int]
-) -> QueryEmbedding | None:
     rows = sql.execute(
         "SELECT embedding FROM document_embeddings "
         "WHERE model = ? AND chunk IN (SELECT value FROM json_each(?))",

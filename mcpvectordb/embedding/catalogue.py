@@ -198,9 +198,6 @@ DEFAULT = ("bge-small-en-v1.5", "all-MiniLM-L6-v2")
 # The reranker, unless the configuration names another.
 RERANKER = "ms-marco-MiniLM-L-12-v2"
 
-# Where it is installed, it embeds passages until the file's own model has come to them.
-PROVISIONAL = "potion-base-8M"
-
 
 ENGLISH_COLLECTIONS = ("cranfield", "codebase", "xquad-en")
 

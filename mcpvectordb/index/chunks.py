@@ -5,10 +5,8 @@ truth), document_words (FTS5) and, for each model of the file, document_meaning_
 Rows of the indexes have the chunk's id as rowid; ids are never used twice, so a stale row of an
 index never refers to another chunk. All methods work inside the caller's transaction.
 
-**Models.** One model of the file is active, another may be on its way in, a third may be
-provisional. Every chunk is embedded by the first two or waits for them. The provisional one is a
-fast static model (`encoder.ProvisionalEmbedder`): it has embeddings of chunks that wait for the
-active one only.
+**Models.** One model of the file is active, another may be on its way in. Every chunk is embedded
+by each of them or waits for it.
 """
 
 from __future__ import annotations
@@ -49,7 +47,8 @@ _LEASED = "coalesce(leased BETWEEN ? AND ?, 0)"
 
 # The models of a file.
 
-# The settings that name the key of a model.
+# The settings that name the key of a model. Earlier versions gave chunks that waited an embedding
+# by a second model, which is passed over until the file is opened for writing (`drop_provisional`).
 ACTIVE, PROVISIONAL = "model", "provisional"
 ACTIVE_KEY = f"(SELECT CAST(value AS INTEGER) FROM settings WHERE name = '{ACTIVE}')"
 """SQL of the key of the active model."""
@@ -69,39 +68,21 @@ class ModelRow(NamedTuple):
 class QueryEmbedding:
     """A query's embedding by a model of the file, and the weight of its cosines in fusion.
 
-    `name` is the model's name in the catalogue, "" for one that is not in it. `is_provisional` says
-    that it is by the provisional model; `provisional` is such an embedding of the same query, for
-    passages that wait for this one's model.
+    `name` is the model's name in the catalogue, "" for one that is not in it.
     """
 
     model: int
     embedding: bytes
     weight: float
     name: str = ""
-    is_provisional: bool = False
-    provisional: QueryEmbedding | None = None
 
 
 def active_model(sql: Sql) -> ModelRow | None:
     """The model that searches use; None in a file into which nothing was ingested yet."""
-    return _named_by(sql, ACTIVE)
-
-
-def provisional_model(sql: Sql) -> ModelRow | None:
-    """The model that embeds what waits for the active one; None if nothing is embedded by it.
-
-    The active one never is: a setting that says so was damaged, and nothing must be deleted for it.
-    """
-    fast = _named_by(sql, PROVISIONAL)
-    own = active_model(sql) if fast else None
-    return None if fast and own and own.key == fast.key else fast
-
-
-def _named_by(sql: Sql, setting: str) -> ModelRow | None:
     row = sql.execute(
         "SELECT key, models.name, digest, dimension FROM models "
         "JOIN settings ON settings.name = ? AND settings.value = CAST(key AS TEXT)",
-        (setting,),
+        (ACTIVE,),
     ).fetchone()
     if row and [type(value) for value in row] != [int, str, str, int]:
         raise Damaged(
@@ -120,7 +101,13 @@ def precision(sql: Sql) -> str:
 def every_model(sql: Sql) -> list[tuple[int, int]]:
     """Key and dimension of every model of the file; raises Damaged if one cannot be a model."""
     types = "typeof(name) || typeof(digest)"
-    rows = list(sql.execute(f"SELECT key, dimension, {types} FROM models ORDER BY key"))
+    rows = list(
+        sql.execute(
+            f"SELECT key, dimension, {types} FROM models WHERE CAST(key AS TEXT) NOT IN "
+            "(SELECT value FROM settings WHERE name = ?) ORDER BY key",
+            (PROVISIONAL,),
+        )
+    )
     if strange := [
         dimension
         for _, dimension, types in rows
@@ -131,12 +118,6 @@ def every_model(sql: Sql) -> list[tuple[int, int]]:
             f"salvage`"
         )
     return [(key, dimension) for key, dimension, _ in rows]
-
-
-def awaited_models(sql: Sql) -> list[int]:
-    """The keys of the models that embed every chunk: all but the provisional one."""
-    fast = provisional_model(sql)
-    return [key for key, _ in every_model(sql) if fast is None or key != fast.key]
 
 
 # Chunks.
@@ -314,7 +295,7 @@ class ChunkIndex:
             self._put_words(sql, (each for _, each in new))
             log_changes(sql, self.words, ids[-1:])
         known = [each.id for row, each in new if row[-1] in equal]
-        for model in awaited_models(sql):
+        for model, _ in every_model(sql):
             sql.executemany(
                 f"INSERT INTO {self.pending} (model, chunk, leased) VALUES (?, ?, 0)",
                 ((model, id) for id in ids),
@@ -538,9 +519,6 @@ class ChunkIndex:
             if waiting:
                 stored.append((chunk, embedding))
         self.store(sql, model, stored)
-        fast = provisional_model(sql) if stored else None
-        if fast and (active := active_model(sql)) and active.key == model:
-            self._forget(sql, fast.key, [chunk for chunk, _ in stored])
         return len(stored)
 
     def store(self, sql: Sql, model: int, embeddings: Sequence[tuple[int, bytes]]) -> None:
@@ -555,14 +533,6 @@ class ChunkIndex:
             ((chunk, model, blob) for chunk, blob in zip(ids, blobs, strict=True)),
         )
         self.vector.add_many(sql, model, ids, arrays.unpacked(blobs, dimension))
-
-    def _forget(self, sql: Sql, model: int, chunks: Sequence[int]) -> None:
-        """Delete the provisional embeddings of chunks that have their own."""
-        sql.executemany(
-            f"DELETE FROM {self.embeddings} WHERE chunk = ? AND model = ?",
-            ((chunk, model) for chunk in chunks),
-        )
-        self.vector.remove(sql, model, chunks)
 
     def settle_positions(self, sql: Sql, model: int, owner: int, found: Mapping[int, bytes]) -> int:
         """Store embeddings of an owner's chunks that wait for one, by position; their number."""
@@ -602,11 +572,8 @@ class ChunkIndex:
             self._put_words(sql, self.passages(sql))
             log_rebuilt(sql, self.words)
         sql.execute(f"DELETE FROM {self.pending}")
-        for model in awaited_models(sql):
-            self.queue_missing(sql, model)
-        if fast := provisional_model(sql):
-            self._forget(sql, fast.key, self._embedded_twice(sql, fast.key))
         for model, dimension in every_model(sql):
+            self.queue_missing(sql, model)
             self.vector.rebuild(sql, model, dimension)
 
     def problems(self, sql: Sql) -> Iterator[str]:
@@ -634,7 +601,6 @@ class ChunkIndex:
                 yield f"{self.words}: the words in the index are not those of the chunks"
         for model, dimension in every_model(sql):
             yield from self.vector.problems(sql, model, dimension)
-        for model in awaited_models(sql):
             for id, count in sql.execute(
                 "SELECT id, "
                 f"(SELECT count(*) FROM {self.embeddings} WHERE chunk = id AND model = ?1) "
@@ -644,11 +610,6 @@ class ChunkIndex:
             ):
                 states = "both embedded and" if count else "neither embedded nor"
                 yield f"{self.chunks}: chunk {id} is {states} waiting"
-        if fast := provisional_model(sql):
-            yield from (
-                f"{self.chunks}: chunk {id} has a provisional embedding beside its own"
-                for id in self._embedded_twice(sql, fast.key)
-            )
 
     def altered(self, sql: Sql) -> Iterator[tuple[int, bytes]]:
         """The chunks whose text differs from the one that was ingested, with its present hash."""
@@ -673,14 +634,6 @@ class ChunkIndex:
             f"INSERT INTO {self.words} (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
             ((each.id, *map(index_text, each.columns)) for each in passages),
         )
-
-    def _embedded_twice(self, sql: Sql, provisional: int) -> list[int]:
-        """The chunks with a provisional embedding that do not wait for the active model."""
-        twice = (
-            f"SELECT chunk FROM {self.embeddings} e WHERE model = ? AND NOT EXISTS "
-            f"(SELECT 1 FROM {self.pending} p WHERE p.chunk = e.chunk AND p.model = {ACTIVE_KEY})"
-        )
-        return selected(sql, twice, (provisional,))
 
 
 def _rows(texts: Iterable[NewChunks], last: int) -> Iterator[tuple[tuple[Any, ...], IndexedChunk]]:

@@ -3,24 +3,15 @@
 The first ingest writes the model and the chunk sizes into the file; from then on the file decides.
 The embedder is loaded when first needed. Where it is not available, text is stored and found by
 words, and results say why.
-
-**Provisional embeddings.** What waits for the file's model is found by meaning at once. A static
-model (`embedding.static`) embeds a passage a hundred times as fast as the file's model, and less
-well. Where it is installed, chunks that wait get its embeddings as soon as they are stored: in a
-table of the same kind, under a model of the file that the setting `provisional` names. The
-transaction that stores a chunk's own embedding deletes the provisional one (`ChunkIndex.settle`),
-and the one that settles the last chunk removes model and tables. A file can go without at any time:
-chunks that wait and have none are found by words, as without the model.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcpvectordb.config import PRECISIONS, Config
@@ -43,7 +34,6 @@ from mcpvectordb.index.background import (
 )
 from mcpvectordb.index.chunks import (
     ACTIVE,
-    ACTIVE_KEY,
     PRECISION,
     PROVISIONAL,
     ChunkIndex,
@@ -51,7 +41,6 @@ from mcpvectordb.index.chunks import (
     QueryEmbedding,
     active_model,
     precision,
-    provisional_model,
 )
 from mcpvectordb.index.resident import selected
 from mcpvectordb.ingest.span import STANDARD_SIZE
@@ -68,7 +57,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcpvectordb.embedding.catalogue import Model
-    from mcpvectordb.embedding.embedder import StaticEmbedder
     from mcpvectordb.embedding.tokenizer import TokenPipeline
 
 BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
@@ -81,7 +69,6 @@ DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not g
 # that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
 NO_WORDS = "the query has no words to look for"
-PROVISIONAL_BATCH = 256  # chunks that are embedded (0.1 s) and stored (0.01 s) at once
 
 
 class Encoder:
@@ -101,7 +88,6 @@ class Encoder:
         self._settled: tuple[int, int] | None = None
         self._last_query: tuple[int, str, bytes] | None = None
         self.background: BackgroundEmbedder | None = None
-        self.provisional = ProvisionalEmbedder(file, config, indexes)
 
     # What the file determines.
 
@@ -182,24 +168,28 @@ class Encoder:
         ).fetchone()
         if row:
             return ModelRow(*row)
-        fixed = _add_model(sql, name, digest, dimension)
+        sql.execute(
+            "INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)",
+            (name, digest, dimension),
+        )
+        fixed = ModelRow(sql.last_insert_rowid(), name, digest, dimension)
         for index in self._indexes:
             index.queue_missing(sql, fixed.key)
         return fixed
 
-    def complete(self) -> None:
-        """Remove what is provisional if nothing waits any more.
-
-        As after the deletion of the last document that did.
-        """
+    def drop_provisional(self) -> None:
+        """Remove the embeddings by a second model that earlier versions gave to what waits."""
         if self._file.read_only:
             return
-        with contextlib.suppress(Damaged):  # a damaged file must open, so that it can be checked
-            with self._file.reading(limited=False) as sql:
-                done = self.provisional.is_done(sql)
-            if done:
-                with self._file.writing() as sql:
-                    self.provisional.finish(sql)
+        named = "SELECT CAST(value AS INTEGER) FROM settings WHERE name = ?"
+        with self._file.reading(limited=False) as sql:
+            if sql.execute(named, (PROVISIONAL,)).get is None:
+                return
+        with contextlib.suppress(Damaged), self._file.writing() as sql:  # so that it can be checked
+            key, active = sql.execute(named, (PROVISIONAL,)).get, active_model(sql)
+            sql.execute("DELETE FROM settings WHERE name = ?", (PROVISIONAL,))
+            if key is not None and (active is None or key != active.key):
+                self._drop_model(sql, key)
 
     def pending(self, sql: Sql, model: ModelRow) -> int:
         """The number of chunks that wait for this model."""
@@ -253,16 +243,10 @@ class Encoder:
     ) -> QueryEmbedding | str:
         """A query's embedding, or the reason why there is none.
 
-        While all passages wait it is that by the provisional model, if they have such embeddings.
         With `wait` it waits for a model that is being loaded.
         """
-        blind = is_non_latin(text)
-        fast = None
-        if backlog is not None and backlog.provisional:
-            weight = BLIND_VECTOR_WEIGHT if blind else self._config.vector_weight
-            fast = self.provisional.query(text, weight)
         if backlog is not None and backlog.pending and not backlog.embedded:
-            return fast or backlog.note
+            return backlog.note
         with self._file.reading() as sql:
             fixed = active_model(sql)
         if fixed is None:
@@ -281,13 +265,13 @@ class Encoder:
         except ModelError as error:
             return str(error)
         weight = self._config.vector_weight
-        if blind and getattr(embedder, "latin_only", False):
+        if getattr(embedder, "latin_only", False) and is_non_latin(text):
             weight = BLIND_VECTOR_WEIGHT
         elif weight is None:
             weight = getattr(embedder, "vector_weight", DEFAULT_VECTOR_WEIGHT)
         listed = CATALOGUE.get(fixed.name)
         name = fixed.name if listed and listed.digest == fixed.digest else ""
-        return QueryEmbedding(fixed.key, known[2], weight, name, provisional=fast)
+        return QueryEmbedding(fixed.key, known[2], weight, name)
 
     def missing_reason(self) -> str:
         """Why the file's model is not available on this machine; "" if it is.
@@ -355,26 +339,18 @@ class Encoder:
         deadline: float | None,
         progress: ProgressCallback | None = None,
     ) -> tuple[Embedded, str]:
-        """Embed the chunks of one owner, in the background until the deadline; the error, or "".
-
-        Chunks that still wait then, or will for a while, get a provisional embedding.
-        """
+        """Embed the chunks of one owner, in the background until the deadline; the error, or ""."""
         if self.background is None or deadline is None:
             try:
                 return self.embed(index=index, owners=[owner], progress=progress), ""
             except ModelError as error:
-                self.provisional.fill(index, [owner])
                 return Embedded(), str(error)
 
         def count() -> int:
             with self._file.reading(limited=False) as sql:
                 return self.pending_by_owner(sql, index, [owner]).get(owner, 0)
 
-        self.provisional.fill(index, [owner], least=BATCH + 1)
-        done = self.background.embed(index, owner, count, deadline, progress)
-        if count():
-            self.provisional.fill(index, [owner])
-        return done
+        return self.background.embed(index, owner, count, deadline, progress)
 
     def prefer(self, index: ChunkIndex, chunks: Sequence[int]) -> None:
         """Embed the owners of these chunks before others in the background, if there is one."""
@@ -403,15 +379,7 @@ class Encoder:
             )
         done = Embedded()
         if model is None or total == 0:
-            self.complete()
             return done
-
-        def report() -> None:
-            if progress:
-                progress(embed_progress(done, total))
-
-        for each in indexes if total > BATCH else ():
-            self.provisional.fill(each, owners, least=BATCH + 1, report=report)
         embedder = self._embedder(model)
         most = getattr(embedder, "batch", BATCH)  # that of a server has a limit of its own
         for each in indexes:
@@ -421,8 +389,8 @@ class Encoder:
                 if more and not some.chunks:  # other processes work on all that is left
                     time.sleep(POLL_SECONDS)
                 done += some
-                if more or some.chunks:
-                    report()
+                if progress and (more or some.chunks):
+                    progress(embed_progress(done, total))
         return done
 
     def embed_some(
@@ -443,7 +411,6 @@ class Encoder:
                 return None
             if alone and index.is_leased(sql, model.key):
                 return Embedded()
-        self.provisional.fill(index, owners, least=BATCH + 1)
         some, more = self._embed_batch(index, model, self._embedder(model), owners, most)
         return some if more or some.chunks else None
 
@@ -462,8 +429,6 @@ class Encoder:
         """
         with self._file.writing() as sql:
             batch, copied = index.lease(sql, model.key, most, owners)
-            if copied:
-                self.provisional.finish(sql)
             if not batch:
                 return Embedded(chunks=copied), index.is_pending(sql, model.key, owners)
         began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
@@ -479,7 +444,6 @@ class Encoder:
             settled = index.settle(
                 sql, model.key, ((chunk, vectors[text].tobytes()) for chunk, text in batch)
             )
-            self.provisional.finish(sql)
             more = index.is_pending(sql, model.key, owners)
         # An embedder of the user's own does not count tokens.
         tokens = (
@@ -498,7 +462,6 @@ class Encoder:
                 return Backlog()
             pending = index.count_pending(sql, model.key)
             passages = index.count(sql) if pending else 0
-            provisional = min(pending, self.provisional.count(sql, index)) if pending else 0
             # The server's searches need not look for what others do.
             leased = pending and self.background is None and index.is_leased(sql, model.key)
         if not pending:
@@ -514,9 +477,7 @@ class Encoder:
             next = "another process is embedding"
         else:
             next = self.missing_reason() or "run `mcpvectordb embed`"
-        if self.provisional.error:
-            next += f"; no provisional embeddings: {self.provisional.error}"
-        return Backlog(passages=passages, pending=pending, provisional=provisional, outlook=next)
+        return Backlog(passages=passages, pending=pending, outlook=next)
 
     def embed_texts(
         self, index: ChunkIndex, texts: Sequence[str], *, deadline: float | None = None
@@ -577,9 +538,6 @@ class Encoder:
         spec = weights.embedder(name, self._config.models_folder())
         weights.locate(spec, self._config.models_folder())
         with self._file.writing() as sql:
-            fast = provisional_model(sql)
-            if fast and fast.digest == spec.digest:
-                self.provisional.drop(sql)
             new = self.register(sql, spec.name, spec.digest, spec.dimension)
         while True:
             self.embed(model=new, progress=progress)
@@ -591,10 +549,14 @@ class Encoder:
         return new
 
     def _activate(self, sql: Sql, model: ModelRow) -> None:
-        self.provisional.drop(sql)
         _set(sql, ACTIVE, str(model.key))
         for old in selected(sql, "SELECT key FROM models WHERE key <> ?", (model.key,)):
-            _drop_model(sql, self._indexes, old)
+            self._drop_model(sql, old)
+
+    def _drop_model(self, sql: Sql, key: int) -> None:
+        for index in self._indexes:
+            index.drop(sql, key)
+        sql.execute("DELETE FROM models WHERE key = ?", (key,))
 
     def _embedder(self, fixed: ModelRow) -> Embedder:
         """The embedder for a model of the file; loaded once."""
@@ -666,7 +628,6 @@ class Encoder:
             self._reading.join(CLOSE_SECONDS)
         if self.background is not None:
             self.background.close()
-        self.provisional.close()
         if self._loaded is not None and self._loaded is not self._given:
             close = getattr(self._loaded, "close", None)
             if close:
@@ -677,189 +638,17 @@ def _digest(embedder: Embedder) -> str:
     return str(getattr(embedder, "digest", ""))
 
 
-def _add_model(sql: Sql, name: str, digest: str, dimension: int) -> ModelRow:
-    sql.execute(
-        "INSERT INTO models (name, digest, dimension) VALUES (?, ?, ?)", (name, digest, dimension)
+def waiting_note(waiting: int = 0, error: str = "") -> str:
+    """How passages that were stored are found until they are embedded.
+
+    Either so many wait, or embedding them failed by an error.
+    """
+    if error:
+        return f"stored and found by words, but not yet by meaning: {error}"
+    return (
+        f"found by words now; by meaning as embedding proceeds, {counted_passages(waiting)} waiting"
     )
-    return ModelRow(sql.last_insert_rowid(), name, digest, dimension)
-
-
-def _drop_model(sql: Sql, indexes: Sequence[ChunkIndex], key: int) -> None:
-    for index in indexes:
-        index.drop(sql, key)
-    sql.execute("DELETE FROM models WHERE key = ?", (key,))
 
 
 def _set(sql: Sql, setting: str, value: str) -> None:
     sql.execute("INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (setting, value))
-
-
-class ProvisionalEmbedder:
-    """Embeds chunks of a file that wait for its model, and queries for them.
-
-    `error` says why it failed, if it did; it is not tried again then.
-    """
-
-    def __init__(self, file: File, config: Config, indexes: Sequence[ChunkIndex]) -> None:
-        self._file, self._config, self._indexes = file, config, indexes
-        self.error = ""
-
-    @cached_property
-    def _spec(self) -> Model:
-        from mcpvectordb.embedding.catalogue import CATALOGUE, PROVISIONAL
-
-        return CATALOGUE[PROVISIONAL]
-
-    @cached_property
-    def _embedder(self) -> StaticEmbedder | None:
-        """The static model; None if it is not installed or not wanted."""
-        from mcpvectordb.embedding import weights
-        from mcpvectordb.embedding.embedder import StaticEmbedder
-
-        folder = self._config.models_folder()
-        if not self._config.provisional or not weights.installed(self._spec, folder):
-            return None
-        return StaticEmbedder(self._spec, weights.locate(self._spec, folder))
-
-    @property
-    def _usable(self) -> bool:
-        return self._embedder is not None and not self.error
-
-    def fill(
-        self,
-        index: ChunkIndex,
-        owners: Sequence[int] | None = None,
-        *,
-        least: int = 1,
-        report: Callable[[], None] | None = None,
-    ) -> None:
-        """Embed the chunks that wait, of these owners or all, the newest first.
-
-        If fewer than `least` wait in all, nothing is done: the file's model soon comes to them.
-        """
-        embedder = self._embedder
-        if embedder is None or self.error or self._file.read_only:
-            return
-        while batch := self._lacking(index, owners, least):
-            try:
-                vectors = checked(embedder, [text for _, text in batch])
-            except ModelError as error:
-                self.error = str(error)
-                return
-            with self._file.writing() as sql:
-                fast = self._registered(sql)
-                if fast is None:
-                    return
-                # Another process may have stored some meanwhile, or embedded them for good.
-                lacking = selected(
-                    sql,
-                    f"SELECT chunk FROM {index.pending} p WHERE model = {ACTIVE_KEY} "
-                    "AND chunk IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 "
-                    f"FROM {index.embeddings} e WHERE e.chunk = p.chunk AND e.model = ?)",
-                    (json.dumps([id for id, _ in batch]), fast.key),
-                )
-                made = {id: row.tobytes() for (id, _), row in zip(batch, vectors, strict=True)}
-                index.store(sql, fast.key, [(id, made[id]) for id in lacking])
-            if report:
-                report()
-
-    def count(self, sql: Sql, index: ChunkIndex) -> int:
-        """How many chunks of an index can be found by their provisional embeddings here."""
-        fast = provisional_model(sql)
-        if fast is None or fast.digest != self._spec.digest or not self._usable:
-            return 0
-        return index.vector.count(sql, fast.key)
-
-    def note(self, waiting: int = 0, error: str = "") -> str:
-        """How passages that were stored and wait are found until they are embedded.
-
-        Either so many wait, or embedding them failed by an error.
-        """
-        helped = self._usable
-        now = "found by words and provisional embeddings" if helped else "found by words"
-        later = "its own" if helped else "meaning"
-        if error:
-            return f"stored and {now}, but not yet by {later}: {error}"
-        return f"{now} now; by {later} as embedding proceeds, {counted_passages(waiting)} waiting"
-
-    def query(self, text: str, weight: float | None) -> QueryEmbedding | None:
-        """A query's embedding for the chunks that have provisional ones; None if it failed.
-
-        `weight` is that of its cosines in fusion; None is the model's own.
-        """
-        with self._file.reading() as sql:
-            fast = provisional_model(sql)
-        if fast is None or self._embedder is None:
-            return None
-        try:
-            vector = checked(self._embedder, [text], query=True)[0]
-        except ModelError as error:
-            self.error = str(error)
-            return None
-        own = self._embedder.vector_weight if weight is None else weight
-        return QueryEmbedding(fast.key, vector.tobytes(), own, self._spec.name, is_provisional=True)
-
-    def is_done(self, sql: Sql) -> bool:
-        """Whether the file has a provisional model although nothing waits for the active one."""
-        if provisional_model(sql) is None:
-            return False
-        waits = "SELECT EXISTS (SELECT 1 FROM {} WHERE model = {})"
-        return not any(
-            sql.execute(waits.format(each.pending, ACTIVE_KEY)).get for each in self._indexes
-        )
-
-    def finish(self, sql: Sql) -> None:
-        """Remove what is provisional from the file once nothing waits for the active model."""
-        if self.is_done(sql):
-            self.drop(sql)
-
-    def drop(self, sql: Sql) -> None:
-        """Remove all that is provisional from the file."""
-        fast = provisional_model(sql)
-        if fast:
-            _drop_model(sql, self._indexes, fast.key)
-        sql.execute("DELETE FROM settings WHERE name = ?", (PROVISIONAL,))
-
-    def close(self) -> None:
-        """Release the model."""
-        if "_embedder" in self.__dict__ and self._embedder is not None:
-            self._embedder.close()
-
-    def _lacking(
-        self, index: ChunkIndex, owners: Sequence[int] | None, least: int
-    ) -> list[tuple[int, str]]:
-        """Some chunks that wait and have no provisional embedding, with their texts."""
-        with self._file.reading(limited=False) as sql:
-            active, fast = active_model(sql), provisional_model(sql)
-            if active is None or active.digest == self._spec.digest:
-                return []
-            waiting = index.count_pending(sql, active.key)
-            known = index.vector.count(sql, fast.key) if fast else 0
-            # Two counts are faster than a look at each chunk that waits.
-            if waiting < max(1, least) or known >= waiting:
-                return []
-            narrowed, bindings = index.owned_by(owners)
-            newest = (
-                f"SELECT chunk FROM {index.pending} p WHERE model = ? AND NOT EXISTS (SELECT 1 "
-                f"FROM {index.embeddings} e WHERE e.chunk = p.chunk AND e.model = ?) {narrowed} "
-                f"ORDER BY chunk DESC LIMIT {PROVISIONAL_BATCH}"
-            )
-            ids = selected(sql, newest, (active.key, fast.key if fast else 0, *bindings))
-            return [(each.id, each.embedding_text) for each in index.passages(sql, ids)]
-
-    def _registered(self, sql: Sql) -> ModelRow | None:
-        """The provisional model of the file, added if it has none; None if it needs none any more.
-
-        The same model may be on its way in as the file's own: then it is not the provisional one.
-        """
-        fast, active = provisional_model(sql), active_model(sql)
-        spec = self._spec
-        if active is None or active.digest == spec.digest:
-            return None
-        if fast is not None:
-            return fast if fast.digest == spec.digest else None
-        if sql.execute("SELECT 1 FROM models WHERE digest = ?", (spec.digest,)).fetchone():
-            return None
-        fast = _add_model(sql, spec.name, spec.digest, spec.dimension)
-        _set(sql, PROVISIONAL, str(fast.key))
-        return fast

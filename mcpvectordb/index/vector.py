@@ -33,7 +33,6 @@ from mcpvectordb.index.resident import (
     log_changes,
     log_rebuilt,
     newest_change,
-    selected,
 )
 from mcpvectordb.storage import vec0
 from mcpvectordb.storage.dialect import Sql
@@ -308,14 +307,6 @@ class VectorIndex:
     def embeddings(self, sql: Sql, group: int, dimension: int, ids: Sequence[int]) -> Embeddings:
         """The embeddings of the given ids that have one."""
         return _joined(self.blocks(sql, group, dimension, _only(ids)), dimension)
-
-    def sample(self, sql: Sql, group: int, dimension: int, most: int) -> Embeddings:
-        """Up to `most` of a group's embeddings, spread evenly over its ids."""
-        if vec0.exists(sql, table := self.codes_table(group)):
-            return self.embeddings(sql, group, dimension, vec0.sample(sql, table, most))
-        every = f"SELECT {self._id} FROM {self._table} WHERE {self._group} = ? ORDER BY {self._id}"
-        ids = selected(sql, every, (group,))
-        return self.embeddings(sql, group, dimension, ids[:: -(-len(ids) // most) or 1])
 
     def _view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodeView | None:
         """A group's codes as this transaction sees them; None if comparing all is as good.

@@ -15,6 +15,7 @@ from mcpvectordb.config import Config
 from mcpvectordb.errors import InvalidInput, ModelMissing, NotFound
 from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded
 from mcpvectordb.index.chunks import NewChunks, embedding_text
+from mcpvectordb.index.encoder import waiting_note
 from mcpvectordb.index.metadata_index import folded
 from mcpvectordb.index.spans import ItemText, ReceivedItem, StoredImage, TextItems
 from mcpvectordb.ingest import chunking
@@ -250,10 +251,10 @@ class MemoryItems(TextItems):
         try:
             model, vectors = self._encoder.embed_texts(self._index, passages, deadline=deadline)
         except ModelMissing as error:
-            note = self._encoder.provisional.note(error=str(error))
+            note = waiting_note(error=str(error))
             return PreparedMemories(spans, note=note)
         waiting = len(set(passages) - vectors.keys())
-        note = self._encoder.provisional.note(waiting) if waiting else ""
+        note = waiting_note(waiting) if waiting else ""
         return PreparedMemories(spans, model, vectors, note)
 
     def split(self, texts: Iterable[str]) -> dict[str, Sequence[Span]]:

@@ -202,9 +202,7 @@ class MemorySearch:
         meaning.look_up(missing)
         exact = meaning.exact(missing)
         return [
-            (id, score, replace(scores, vector=exact[id][0], provisional=exact[id][1]))
-            if id in exact
-            else (id, score, scores)
+            (id, score, replace(scores, vector=exact[id])) if id in exact else (id, score, scores)
             for id, score, scores in page
         ]
 
@@ -327,14 +325,12 @@ def _by_ranks(question: MemoryQuestion, ranking: Ranking) -> list[Row]:
         score = min(1.0, reciprocal / highest)
         if question.mode != "hybrid":
             score = ranking.alone(text.get(id, vector.get(id, 0.0)))
-        cosine, provisional = exact.get(id, (None, False))
         scores = Scores(
             text=text.get(id),
             text_rank=text_rank.get(id),
-            vector=cosine,
+            vector=exact.get(id),
             vector_rank=vector_rank.get(id),
             rrf=reciprocal,
-            provisional=provisional,
         )
         rows.append((id, score, scores))
     return rows

@@ -496,7 +496,7 @@ class Memories:
             self._keys.settle(sql)
             done = [self.versioned.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = rows.by_ids(sql, self._index, [id for id, _ in done], images=False)
-        self._embed_rest(prepared, list(stored))
+        self._embed_rest(prepared)
         return [Stored(status=status, memory=stored[id], note=prepared.note) for id, status in done]
 
     def _update(self, changes: Sequence[Change], deadline: float | None) -> list[Updated]:
@@ -508,7 +508,7 @@ class Memories:
                 self.versioned.change(sql, change, prepared, self._now()) for change in changes
             ]
             stored = rows.by_ids(sql, self._index, [change.id for change in changes], images=False)
-        self._embed_rest(prepared, list(stored))
+        self._embed_rest(prepared)
         return [
             Updated(
                 memory=stored[change.id],
@@ -518,12 +518,9 @@ class Memories:
             for change, written in zip(changes, fields, strict=True)
         ]
 
-    def _embed_rest(self, prepared: PreparedMemories, ids: Sequence[int]) -> None:
-        """Have chunks that wait embedded provisionally, and in the background, if there is one."""
-        if not prepared.note:
-            return
-        self._encoder.provisional.fill(self._index, ids)
-        if self._encoder.background is not None:
+    def _embed_rest(self, prepared: PreparedMemories) -> None:
+        """Have chunks that wait embedded in the background, if there is one."""
+        if prepared.note and self._encoder.background is not None:
             self._encoder.background.ask()
 
     def _now(self) -> str:

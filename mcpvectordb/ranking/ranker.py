@@ -439,7 +439,7 @@ class Retrievers:
             fused = weighed(fused, recency, tier)
         best = fused[:wanted]
         exact = ranking.meaning.exact([id for id, _ in best]) if ranking.meaning else {}
-        unknown, reach = (None, False), ranking.matched.full_score
+        reach = ranking.matched.full_score
         ranking.rows = [
             (
                 id,
@@ -447,13 +447,12 @@ class Retrievers:
                 Scores(
                     text=text.get(id),
                     text_rank=text_rank.get(id),
-                    vector=exact.get(id, unknown)[0],
+                    vector=exact.get(id),
                     vector_rank=vector_rank.get(id),
                     rrf=None,
                     rerank=None,
                     reach=reach,
                     recency=recency.get(id),
-                    provisional=exact.get(id, unknown)[1],
                 ),
             )
             for id, score in best
@@ -472,14 +471,13 @@ class Retrievers:
         ids = np.array(ordered, np.int64)
         bm25, depths = (np.array([each[id] for id in ordered]) for each in (text, tier))
         cosines = meaning.cosines(ids)
-        own, provisional = self._weights(ranking.matched.code_share)
-        weight = np.where(meaning.provisional(ids), provisional, own)
+        weight = self._weight(ranking.matched.code_share)
         first = depths == 0
         known = self.near.around(ids[first]) if self.near is not None and first.any() else None
         further: list[tuple[Numbers, float]] = []
         if known is not None:
             bm25[first] = bm25[first] if known.words is None else known.words
-            weight = weight * known.meaning
+            weight *= known.meaning
             for leg, part in known.legs:
                 whole = np.full(len(ids), np.nan)
                 whole[first] = leg
@@ -488,27 +486,19 @@ class Retrievers:
 
         def fused(cosines: Numbers) -> tuple[NDArray[np.int64], Numbers]:
             legs = [bm25, cosines, *(leg for leg, _ in further)]
-            weights: list[Numbers | float] = [1 - weight, weight]
-            weights += [part for _, part in further]
+            weights = [1 - weight, weight, *(part for _, part in further)]
             return fuse(ids, legs, weights, depths, spans, newest=self.newest)
 
         best = fused(cosines)[0][:FEEDBACK].tolist()
         found, scores = fused(meaning.cosines(ids, best))
         return list(zip(found.tolist(), scores.tolist(), strict=True))
 
-    def _weights(self, code_share: float) -> tuple[float, float]:
-        """The weights of cosines by the file's model, and of provisional ones.
-
-        The more of the query's BM25 is due to codes, the less cosines mean.
-        """
-        embedding = self.embedding
-        if self.query.exact or not isinstance(embedding, QueryEmbedding):
-            return BLIND_VECTOR_WEIGHT, BLIND_VECTOR_WEIGHT
-        usual, fast = embedding.weight, (embedding.provisional or embedding).weight
-        own, provisional = (
-            min(each, each + (BLIND_VECTOR_WEIGHT - each) * code_share) for each in (usual, fast)
-        )
-        return own, provisional
+    def _weight(self, code_share: float) -> float:
+        """The weight of cosines: the more of the query's BM25 is due to codes, the lower."""
+        if self.query.exact or not isinstance(self.embedding, QueryEmbedding):
+            return BLIND_VECTOR_WEIGHT
+        usual = self.embedding.weight
+        return min(usual, usual + (BLIND_VECTOR_WEIGHT - usual) * code_share)
 
 
 # Fusion of ranked lists into one: pure arithmetic on scores.
@@ -517,7 +507,7 @@ class Retrievers:
 def fuse(
     ids: NDArray[np.int64],
     legs: Sequence[Numbers],
-    weights: Sequence[Numbers | float],
+    weights: Sequence[float],
     tiers: NDArray[np.int64],
     spans: Sequence[float] = (),
     *,

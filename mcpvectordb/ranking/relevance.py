@@ -118,15 +118,14 @@ class Judge:
     `model` is the catalogue's name of the embedding model, "" for others and if there was none. An
     `exact` query has nothing but codes, whose embeddings mean nothing; a `foreign` one is in other
     than Latin letters. `language` is one of those in which hits were judged (`judged_language`).
-    `provisional` is the name of the model of provisional embeddings. `single` hits are memories, of
-    which mostly one answers a question, while of the passages of documents several do.
+    `single` hits are memories, of which mostly one answers a question, while of the passages of
+    documents several do.
     """
 
     model: str = ""
     exact: bool = False
     foreign: bool = False
     language: str = ENGLISH
-    provisional: str = ""
     single: bool = False
 
     def relevance(
@@ -167,8 +166,7 @@ class Judge:
             return BY_WORDS if scores.text is not None else None
         if self.language != ENGLISH and (self._latin_only or not self.language):
             return None
-        model = self.provisional if self.provisional and scores.provisional else self.model
-        return (BY_MEANING if scores.text is None else BY_BOTH).get(model)
+        return (BY_MEANING if scores.text is None else BY_BOTH).get(self.model)
 
     @property
     def _latin_only(self) -> bool:
@@ -204,13 +202,11 @@ def _chance(log_odds: float | None) -> float | None:
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
     """The judge of the relevance of a query's results."""
     found = query_embedding if isinstance(query_embedding, QueryEmbedding) else None
-    fast = found.provisional if found else None
     return Judge(
         found.name if found else "",
         exact=query.exact,
         foreign=is_non_latin(text),
         language=judged_language(text),
-        provisional=fast.name if fast else "",
     )
 
 

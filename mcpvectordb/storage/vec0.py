@@ -95,21 +95,6 @@ def chunks(sql: Sql, table: str) -> int:
     return int(sql.execute(f"SELECT count(*) FROM {table}_chunks").get)
 
 
-def sample(sql: Sql, table: str, most: int) -> list[int]:
-    """Up to `most` ids of a table, spread evenly, in a time that does not grow with the table."""
-    ends = [f"(SELECT {end}(rowid) FROM {table}_rowids)" for end in ("min", "max")]
-    first, last = sql.execute(f"SELECT {', '.join(ends)}").get
-    if first is None:
-        return []
-    rows = sql.execute(
-        "WITH RECURSIVE step(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM step WHERE n < ?1) "
-        f"SELECT DISTINCT (SELECT rowid FROM {table}_rowids WHERE rowid >= ?2 + n * ?3 / ?1 "
-        "ORDER BY rowid LIMIT 1) FROM step",
-        (max(1, most - 1), first, last - first),
-    )
-    return [id for (id,) in rows]
-
-
 def read_all(sql: Sql, table: str, dimension: int, every: int = 1) -> Codes:
     """All ids and codes, or those of every n-th chunk, read from the shadow tables.
 

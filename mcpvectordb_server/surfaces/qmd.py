@@ -215,7 +215,6 @@ def status(db: Database) -> Reply:
     meaning.
     """
     coverage, backlog = db.documents.coverage(), db.documents.backlog()
-    has_vectors = coverage.any or backlog.provisional > 0
     libraries = db.documents.libraries()
     collections = sorted(
         (_collection(db, each) for each in libraries),
@@ -227,7 +226,7 @@ def status(db: Database) -> Reply:
         "QMD Index Status:",
         f"  Total documents: {total}",
         f"  Needs embedding: {coverage.distinct_waiting}",
-        f"  Vector index: {'yes' if has_vectors else 'no'}",
+        f"  Vector index: {'yes' if coverage.any else 'no'}",
         f"  Collections: {len(collections)}",
     ]
     lines += [
@@ -236,7 +235,7 @@ def status(db: Database) -> Reply:
     structured = {
         "totalDocuments": total,
         "needsEmbedding": coverage.distinct_waiting,
-        "hasVectorIndex": has_vectors,
+        "hasVectorIndex": coverage.any,
         "collections": collections,
     }
     reply = Reply(content=(Text(text="\n".join(lines)),), structured=structured)

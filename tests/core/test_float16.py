@@ -16,7 +16,6 @@ from mcpvectordb.recovery.salvage import salvage
 from mcpvectordb.storage.dialect import Sql
 from tests.core.index.test_encoder import opened_gate
 from tests.support import Letters
-from tests.support_static import needs_the_static_model
 
 FLOAT16 = Config(embeddings="float16")
 TEXTS = {f"{name}.md": f"All about {name} and water." for name in ("tea", "coffee", "milk")}
@@ -234,24 +233,6 @@ def test_embeddings_of_other_programs_are_kept(db: Database, tmp_path: Path) -> 
     sql.close()
     done = db.import_from(tmp_path / "llm.db")
     assert done.embeddings["kept"] >= 1 and sizes(db) == HALVES and db.check() == []
-
-
-@needs_the_static_model
-def test_provisional_embeddings_are_of_the_same_type(path: Path) -> None:
-    config = Config(embeddings="float16", provisional=True)
-    with Database(path, embedder=Letters(), config=config) as db:
-        for source, text in TEXTS.items():
-            db.documents.ingest_text(text, source=source, embed=False)
-        db._encoder.provisional.fill(db._indexes[0])
-        with db._file.reading() as sql:
-            rows = sql.execute(
-                "SELECT DISTINCT octet_length(embedding) = 2 * dimension FROM document_embeddings "
-                "JOIN models ON key = model"
-            ).fetchall()
-        assert rows == [(1,)] and db.check() == []
-        assert db.documents.search("a hot drink", mode="vector")
-        db.embed_pending()
-        assert db.check() == [] and sizes(db)["document"] == {64}
 
 
 def test_another_model_embeds_in_the_same_type(db: Database, path: Path) -> None:

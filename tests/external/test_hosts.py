@@ -35,7 +35,6 @@ def test_a_model_reads_every_reply(host: str, path: Path, tmp_path: Path) -> Non
         server += ["--surface", surface.name]
     environ = {
         "PYTHONPATH": str(ROOT),
-        "MCPVECTORDB_PROVISIONAL": "off",
         "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],
     }
     home = tmp_path / "home"

@@ -14,7 +14,6 @@ from mcpvectordb import Database, InvalidInput
 from tests.support import Letters
 from tests.support_aerodynamics import fill
 from tests.support_cli import PLAN, TEA, Commands, Shell
-from tests.support_static import needs_the_static_model
 
 
 def docid(text: str) -> str:
@@ -194,20 +193,6 @@ def test_two_output_formats_contradict_each_other(notes: Commands) -> None:
         result = notes.invoke("search", "tea", *arguments)
         assert result.exit_code == 2
         assert f"{' and '.join(arguments)} contradict each other" in result.output
-
-
-@needs_the_static_model
-def test_a_search_says_what_provisional_embeddings_have_found(shell: Shell) -> None:
-    shell.environment["MCPVECTORDB_PROVISIONAL"] = "on"
-    for name, text in (("cat", "The cat sleeps on the sofa."), ("bank", "Interest rates rise.")):
-        (shell.folder / f"{name}.txt").write_text(text)
-        shell.run("ingest", f"{name}.txt", "--no-embed")
-    out = shell.run("search", "a feline on the couch", "--explain", "--limit", "1")
-    assert "cat.txt" in out and "provisional cosine 0." in out
-    assert "0 are searched by their own embeddings so far, 2 by provisional ones" in shell.err
-    shell.run("embed")
-    assert "provisional" not in shell.run("search", "a feline on the couch", "--explain")
-    assert "provisional" not in shell.err
 
 
 def test_grep_prints_lines_with_their_places(notes: Commands) -> None:

@@ -780,7 +780,7 @@ def memory(*_):
     measured.append(int(status.split("RssAnon:")[1].split()[0]))
 
 measured = []
-with Database(sys.argv[2], config=Config(chunk_size=2000, provisional=False), embedder=Letters()) as db:
+with Database(sys.argv[2], config=Config(chunk_size=2000), embedder=Letters()) as db:
     db.documents.ingest_folder(sys.argv[1] + "/0")  # what is loaded once
     memory()
     for notes in sys.argv[3:]:

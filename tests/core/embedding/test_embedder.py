@@ -623,7 +623,7 @@ def test_the_real_model_knows_what_is_alike() -> None:
 
 @needs_the_static_model
 def test_a_file_changes_to_it_and_back(path: Path) -> None:
-    with Database(path, config=Config(model="all-MiniLM-L6-v2", provisional=True)) as db:
+    with Database(path, config=Config(model="all-MiniLM-L6-v2")) as db:
         db.documents.ingest_text("The cat sleeps on the sofa.", source="cat")
         for name, dimension in (("potion-base-8M", 256), ("all-MiniLM-L6-v2", 384)):
             db.use_model(name)

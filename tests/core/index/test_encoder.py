@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from mcpvectordb import Config, Damaged, Database, ModelMissing, Progress
 from mcpvectordb.index.encoder import BATCH
 from mcpvectordb.index.tuning import DEFAULT, Tuning
-from tests.support import Gated, Letters
+from mcpvectordb.storage.file import File
+from tests.support import ROOT, Gated, Letters
 
 MINILM = Config(model="all-MiniLM-L6-v2")
 
@@ -270,3 +272,43 @@ def test_a_file_with_an_invalid_model_can_be_read_but_not_embedded(
             with pytest.raises(Damaged):
                 question()
     assert path.read_bytes() == before
+
+
+def former_file(path: Path) -> Path:
+    """A file of an earlier version, with an embedding of what waits by a second model."""
+    shutil.copy(ROOT / "tests" / "fixtures" / "version-12.db", path)
+    File(path).close()  # the format is today's then
+    return path
+
+
+def test_a_second_model_of_earlier_versions_is_passed_over_in_a_file_open_for_reading(
+    path: Path,
+) -> None:
+    with Database(former_file(path), embedder=Letters(), config=Config(read_only=True)) as db:
+        assert db.check() == []
+        found = db.documents.search("still waiting", mode="vector")
+        assert {hit.item.document.source for hit in found} == {"boats.md", "odd.txt"}
+        assert found.backlog.pending == 1
+        assert db.documents.search("still waiting")[0].item.document.source == "waiting.txt"
+
+
+def test_a_second_model_of_earlier_versions_is_dropped_when_a_file_is_opened(path: Path) -> None:
+    with Database(former_file(path), embedder=Letters()) as db:
+        with db._file.reading() as sql:
+            assert sql.execute("SELECT count(*), max(name) FROM models").get == (1, "letters")
+            assert sql.execute("SELECT DISTINCT model FROM document_embeddings").get == 1
+        assert db.check() == [] and db.stats().pending == 1
+        db.embed_pending()
+        found = db.documents.search("still waiting", mode="vector")
+        assert found[0].item.document.source == "waiting.txt"
+        db.rebuild()
+        assert db.check() == []
+
+
+@pytest.mark.parametrize("value", ["1", "77", "tea"])
+def test_a_setting_that_names_no_second_model_deletes_nothing(path: Path, value: str) -> None:
+    with Database(former_file(path), embedder=Letters()) as db, db._file.writing() as sql:
+        sql.execute("INSERT INTO settings (name, value) VALUES ('provisional', ?)", (value,))
+    with Database(path, embedder=Letters()) as db:
+        assert db.check() == [] and db.stats().pending == 1
+        assert len(db.documents.search("boats", mode="vector")) == 2

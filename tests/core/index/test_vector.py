@@ -7,7 +7,7 @@ import apsw
 import numpy as np
 import pytest
 
-from mcpvectordb import Config, Database
+from mcpvectordb import Database
 from mcpvectordb.index.arrays import CodedRows, encode
 from mcpvectordb.index.resident import Allowed, ResidentEntries
 from mcpvectordb.index.tuning import Tuning
@@ -149,7 +149,6 @@ def test_a_shelf_gets_codes_in_the_file_when_it_is_large_and_answers_stay_the_sa
         with Database(
             path.with_name(f"{rows}-{len(answers)}.db"),
             embedder=Letters(),
-            config=Config(provisional=False),
             tuning=Tuning(exact_rows=3, uncoded_chunks=rows),
         ) as db:
             found: list[object] = []

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Config, Database
+from mcpvectordb import Database
 from mcpvectordb_server.surfaces import context_server, mcpvectordb, openrag, qmd
 from tests.server.clients import ask, service
 from tests.support import Gated, embed_in_the_background
-from tests.support_static import needs_the_static_model
 
 SURFACES = (mcpvectordb.SURFACE, openrag.SURFACE, qmd.SURFACE, context_server.SURFACE)
 NONE = "no passage is embedded yet (waiting: 2); embedding goes on in the background"
@@ -141,23 +140,3 @@ def test_an_ingest_that_is_still_reading_says_so_and_its_document_is_stored_once
     gate.set()
     assert ask(patient, tool, arguments).structured_content["status"] in ("indexed", "success")
     assert db.documents.count() == 1
-
-
-@needs_the_static_model
-@pytest.mark.parametrize(("surface", "tool", "arguments"), CALLS)
-def test_a_reply_says_how_much_is_searched_by_provisional_embeddings(
-    path: Path, without_reranker: None, surface: Any, tool: str, arguments: dict[str, Any]
-) -> None:
-    embedder = Gated()
-    with Database(path, embedder=embedder, config=Config(provisional=True)) as db:
-        db.embed_in_background(wait=0)
-        for text in ("apple", "pear"):
-            db.documents.ingest_text(text, source=text)
-            db.memories.add("t", "user", text)
-        reply = texts(db, surface, tool, arguments)
-        embedder.gate.set()
-    assert (
-        "of all 2 passages, 0 are searched by their own embeddings so far, 2 by provisional ones; "
-        "embedding goes on in the background"
-    ) in reply
-    assert "Vector index: no" not in reply
