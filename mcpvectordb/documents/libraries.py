@@ -42,7 +42,7 @@ from mcpvectordb.storage.file import File
 from mcpvectordb.storage.new_file import replace_private
 
 _FIELDS = ("root", "pattern", "ignore", "description", "created_at")
-_FOLDERS_KEPT = 20  # that a library was ingested from
+FOLDERS_KEPT = 20  # that a library was ingested from
 NAMES = "SELECT name FROM libraries UNION SELECT library FROM published_documents"
 """The SQL that selects the names of all libraries."""
 
@@ -246,7 +246,7 @@ def ingested_from(sql: Sql, name: str, folder: str) -> None:
             folder = os.path.commonpath([before[0], folder])
     sql.execute(
         "INSERT OR REPLACE INTO settings (name, value) VALUES ('folders:' || ?, ?)",
-        (name, json.dumps(list(dict.fromkeys([folder, *before]))[:_FOLDERS_KEPT])),
+        (name, json.dumps(list(dict.fromkeys([folder, *before]))[:FOLDERS_KEPT])),
     )
 
 

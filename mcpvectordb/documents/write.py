@@ -88,7 +88,8 @@ class PreparedDocument(NamedTuple):
     `own` is the metadata of its source, `overrides` what people say of it; without them all fields
     are those of the version, its id too. `moved` is the key of a document whose id, creation time
     and metadata it takes over. A `duplicate` is written beside others of its source, and the one
-    that it takes over must be there. Without `replaces` it is not written where its source has
+    that it takes over must be there; `known` returns, in the transaction, the key of a document
+    because of which it is not written. Without `replaces` it is not written where its source has
     another text.
     """
 
@@ -99,6 +100,7 @@ class PreparedDocument(NamedTuple):
     moved: int | None = None
     duplicate: bool = False
     replaces: bool = True
+    known: Callable[[Sql], int | None] = lambda _: None
 
     @property
     def title(self) -> str:
@@ -415,16 +417,9 @@ class DocumentWriter(DocumentItems):
             done.append(stored)
         return done
 
-    def restore_all(self, versions: Sequence[tuple[Version, ItemText]]) -> None:
-        """Write versions that were checked in place of what is there of their items.
-
-        Their embeddings are made again where none is known.
-        """
-        self.write_all([PreparedDocument(*each, duplicate=True) for each in versions])
-
     def restore(self, version: Version, content: ItemText) -> None:
-        """Write a version as the present one."""
-        self.restore_all([(version, content)])
+        """Write a version as the present one; embeddings are made again where none is known."""
+        self.write_all([PreparedDocument(version, content, duplicate=True)])
 
     def remove(self, item: Item) -> None:
         """Delete a document, if it is there."""
@@ -707,10 +702,11 @@ class UnpublishedDocuments:
 def _of_source(sql: Sql, document: PreparedDocument) -> tuple[list[int], int | None]:
     """The keys of the documents of a source, and of the first that has the same content.
 
-    A duplicate stays beside them: none count. Raises Exists if some are not to be replaced.
+    A duplicate stays beside them: only what it knows itself counts. Raises Exists if some are not
+    to be replaced.
     """
     if document.duplicate:
-        return [], None
+        return [], document.known(sql)
     _, library, source, _ = document.version.item
     stored: list[Any] = sql.execute(
         "SELECT key, hash, metadata FROM published_documents WHERE library = ? AND source = ? "

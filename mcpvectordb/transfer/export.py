@@ -181,14 +181,17 @@ class ExportSnapshot:
         self._done = 0
 
     def settings(self) -> dict[str, Any]:
-        """What the file settles for all texts: chunk sizes, precision, indexed metadata keys."""
-        kept = dict(
-            self._sql.execute(
-                "SELECT name, value FROM settings "
-                "WHERE name IN ('chunk_size', 'chunk_overlap', 'embeddings', 'indexed_metadata')"
-            )
+        """What the file settles for all texts: chunk sizes, precision, indexed metadata keys.
+
+        Also the folders from which libraries were ingested, by which the paths of documents begin.
+        """
+        kept = self._sql.execute(
+            "SELECT name, value FROM settings "
+            "WHERE name IN ('chunk_size', 'chunk_overlap', 'embeddings', 'indexed_metadata') "
+            "OR CASE WHEN ?1 IS NULL THEN name GLOB 'folders:*' ELSE name = 'folders:' || ?1 END",
+            (self.library,),
         )
-        return {name: json.loads(value) for name, value in kept.items()}
+        return {name: json.loads(value) for name, value in kept}
 
     def libraries(self) -> Iterator[Line]:
         """The libraries that follow a folder, with what is said of their parts."""

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from mcpvectordb.config import PRECISIONS
 from mcpvectordb.documents.items import DocumentItems
-from mcpvectordb.documents.libraries import LibraryVersions
+from mcpvectordb.documents.libraries import FOLDERS_KEPT, LibraryVersions
 from mcpvectordb.documents.shelf import Documents
-from mcpvectordb.documents.write import FORMER_IDS
+from mcpvectordb.documents.write import FORMER_IDS, PreparedDocument
 from mcpvectordb.errors import Damaged, IngestError, InvalidInput, quoted
 from mcpvectordb.history.versions import Version
 from mcpvectordb.index import arrays
@@ -56,7 +58,7 @@ class Restore:
     def __init__(self, target: ImportTarget, report: ImportReport) -> None:
         self._target, self._store, self._report = target, target.store, report
         self._file, self._encoder = self._store.file, self._store.encoder
-        self._last_document = self._last_memory = 0  # of those that were here before the import
+        self._stamps: set[int] = set()  # of the import's own transactions
         self._model: ModelRow | None = None  # the file's, if the export has its embeddings
         self._metrics: dict[str, str] = {}  # of the stores of the export
         self._kinds: dict[str, Callable[[list[Line]], None]] = {
@@ -89,19 +91,22 @@ class Restore:
                     if active_model(sql) is None and accepted:
                         self._encoder.adopt(sql, made_by, *settings)
                 self._encoder.ensure_model()
-            # The metadata keys of memories that the exported file indexed, in a new file.
-            said = headers[0].get("settings")
-            names = said.get("indexed_metadata") if isinstance(said, Mapping) else None
-            known = "SELECT 1 FROM settings WHERE name = 'indexed_metadata'"
+            # What the exported file settled and a new one has not: the metadata keys of memories
+            # that it indexed, and the folders from which libraries were ingested.
+            settled = headers[0].get("settings")
+            known = "SELECT 1 FROM settings WHERE name = ?"
             with self._file.writing() as sql:
-                if isinstance(names, list) and not sql.execute(known).fetchone():
-                    self._store.metadata_index.use(sql, [str(name) for name in names])
+                for name, said in settled.items() if isinstance(settled, Mapping) else ():
+                    if not isinstance(said, list) or sql.execute(known, (name,)).fetchone():
+                        continue
+                    if name == "indexed_metadata":
+                        self._store.metadata_index.use(sql, [str(each) for each in said])
+                    elif storable(name, "settings").startswith("folders:"):
+                        folders = [storable(each, name) for each in said[:FOLDERS_KEPT]]
+                        insert = "INSERT INTO settings (name, value) VALUES (?, ?)"
+                        sql.execute(insert, (name, json.dumps(folders)))
         with self._file.reading(limited=False) as sql:
             active = active_model(sql)
-            self._last_document, self._last_memory = sql.execute(
-                "SELECT (SELECT coalesce(max(key), 0) FROM published_documents), "
-                "(SELECT coalesce(max(id), 0) FROM contexts)"
-            ).get
         if active is not None and made_by is not None and active[1:] == made_by[1:]:
             self._model = active
         elif made_by is not None and not self._report.dry_run:
@@ -149,33 +154,50 @@ class Restore:
         documents = list(
             self._checked(records, lambda line: DocumentItems.of_line(line, self._store.config))
         )
-        with self._file.reading(limited=False) as sql:
-            new = list(self._new(sql, documents))
-        if not self._report.dry_run:
+        outcomes: dict[int, str] = {}
+
+        def known(place: int, sql: Sql) -> int | None:
+            """The key of the document because of which one is not stored; it notes the outcome."""
+            key, outcomes[place] = self._document_here(sql, documents[place])
+            return key
+
+        if self._report.dry_run:
+            with self._file.reading(limited=False) as sql:
+                for place in range(len(documents)):
+                    known(place, sql)
+        else:
             self._encoder.ensure_model()
-            self._target.documents.writer.restore_all([each[:2] for each in new])
+            # What is here is seen in the transaction that writes.
+            prepared = (
+                PreparedDocument(*each[:2], duplicate=True, known=partial(known, place))
+                for place, each in enumerate(documents)
+            )
+            self._target.documents.writer.write_all(list(prepared))
             with self._file.writing() as sql:
                 self._complete_documents(sql, documents)
+        for place, each in enumerate(documents):
+            self._report.settle("documents", each.version.item.name, outcomes[place])
 
-    def _new(self, sql: Sql, documents: list[ReceivedItem]) -> Iterator[ReceivedItem]:
-        """The documents that are not here; the others are reported."""
-        ids: set[str] = set()
-        for each in documents:
-            item, id = each.version.item, each.version.local["id"]
-            taken = sql.execute("SELECT 1 FROM documents WHERE id = ?", (id,)).fetchone()
-            here = sql.execute(
-                "SELECT hash FROM published_documents WHERE library = ? AND source = ? "
-                "AND key <= ? ORDER BY +key DESC LIMIT 1",
-                (item.place, item.name, self._last_document),
-            ).fetchone()
-            if taken or id in ids or here == ((each.version.fields or {})["hash"],):
-                self._report.count("known", "documents")
-            elif here is not None:
-                self._report.skip(item.name, OTHER_VERSION)
-            else:
-                self._report.count("added", "documents")
-                ids.add(id)
-                yield each
+    def _document_here(self, sql: Sql, document: ReceivedItem) -> tuple[int | None, str]:
+        """The document that is here in the place of one, and what becomes of that."""
+        item, fields = document.version.item, document.version.fields or {}
+        taken = sql.execute("SELECT key FROM documents WHERE id = ?", (item.twin,)).get
+        rows = sql.execute(
+            "SELECT key, hash, stamp FROM published_documents WHERE library = ? AND source = ? "
+            "ORDER BY +key DESC",
+            (item.place, item.name),
+        )
+        here = [(key, hash) for key, hash, stamp in rows if stamp not in self._stamps][:1]
+        if taken or not here:
+            return taken, "known" if taken else self._added(sql)
+        [(key, hash)] = here
+        return key, "known" if hash == fields["hash"] else OTHER_VERSION
+
+    def _added(self, sql: Sql) -> str:
+        """The outcome of an item that this transaction adds, whose stamp is one of the import's."""
+        if not self._report.dry_run:
+            self._stamps.add(self._store.history.stamp(sql))
+        return "added"
 
     def _complete_documents(self, sql: Sql, documents: list[ReceivedItem]) -> None:
         """Add what belongs to documents that are here: former ids and embeddings.
@@ -210,7 +232,7 @@ class Restore:
                 self._store.metadata_index.settle(sql)
             for memory in memories:
                 id = self._memory_here(sql, memory)
-                self._report.count("known" if id else "added", "memories")
+                self._report.count("known" if id else self._added(sql), "memories")
                 if self._report.dry_run:
                     continue
                 version = memory.version
@@ -222,16 +244,16 @@ class Restore:
     def _memory_here(self, sql: Sql, memory: ReceivedItem) -> int:
         """The id of the memory that is here already; 0 if there is none.
 
-        That is the one with its id, if it has the same content, or one from before this import.
+        That is the one with its id, if it has the same content, or one that the import did not add.
         """
-        fields, id = memory.version.fields or {}, memory.version.local["id"]
-        row = sql.execute(
-            "SELECT id FROM contexts WHERE thread = :thread AND source = :source AND created_at = "
-            ":created_at AND hash = :bytes AND (id = :id OR id <= :last) ORDER BY id = :id DESC "
-            "LIMIT 1",
-            {**fields, "bytes": bytes.fromhex(fields["hash"]), "id": id, "last": self._last_memory},
-        ).fetchone()
-        return int(row[0]) if row else 0
+        fields, wanted = memory.version.fields or {}, memory.version.local["id"]
+        rows = sql.execute(
+            "SELECT id, stamp FROM contexts WHERE thread = :thread AND source = :source AND "
+            "created_at = :created_at AND hash = :bytes ORDER BY id = :id DESC",
+            {**fields, "bytes": bytes.fromhex(fields["hash"]), "id": wanted},
+        )
+        found = (id for id, stamp in rows if id == wanted or stamp not in self._stamps)
+        return int(next(found, 0))
 
     def _settle(self, sql: Sql, index: ChunkIndex, owner: int, item: ReceivedItem) -> None:
         """Store the embeddings of an owner's chunks that wait for one, if the chunks are these."""

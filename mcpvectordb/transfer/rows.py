@@ -18,7 +18,7 @@ from typing import Any
 from mcpvectordb.errors import InvalidInput, ParseFailed, TooLarge
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.transfer import values
-from mcpvectordb.transfer.export import JSONL_VERSION, parquet_modules
+from mcpvectordb.transfer.export import COLUMNS, JSONL_VERSION, parquet_modules
 from mcpvectordb.transfer.items import (
     ImportedDocument,
     ImportedVector,
@@ -39,6 +39,11 @@ NAMES = {
     "embedding": ("embedding", "vector", "values"),
 }
 """The names by which a field is known, the most usual first."""
+
+ONLY_PASSAGES = (
+    "the document or memory around a passage: our own tables have passages, each of which becomes "
+    "a document; an export as JSONL brings everything back as it was"
+)
 
 Row = Mapping[str, Any]
 
@@ -68,6 +73,8 @@ def _items(
             yield item
             if isinstance(item, ImportedDocument) and not item.embeddings and _given(row, fields):
                 yield NotKept(what="embeddings that are no lists of finite numbers")
+            if isinstance(item, ImportedDocument) and row.keys() >= {*COLUMNS}:
+                yield NotKept(what=ONLY_PASSAGES)
 
 
 def _found_fields(row: Row, options: ImportOptions) -> ImportOptions:

@@ -87,6 +87,9 @@ def fill(db: Database, notes: Path) -> None:
     db.documents.ingest_text("def tea():\n    pass\n", source="tea.py", library="code")
     db.documents.ingest(notes / "tea.md", duplicate=True)
     db.documents.ingest(notes / "tea.md", duplicate=True)
+    (notes / "once").mkdir()
+    (notes / "once" / "cup.md").write_text("A cup, once.")
+    db.documents.ingest_folder(notes / "once", library="once")  # whose paths begin there
     png = Image(data=b"\x89PNG\0", metadata={"w": 1})
     first_memory = db.memories.add("t", "user", "Green keys α", tags=["B", "a"], images=[png]).id
     db.memories.add("t", "agent", "Water for tea.", metadata={"status": "open", "n": {"m": 1.5}})
@@ -233,9 +236,32 @@ def test_what_is_here_stays_and_what_is_missing_comes(exported: Path, db: Databa
     assert db.check() == []
 
 
+@pytest.mark.parametrize("slice_chunks", [1, 1000], ids=["long", "short"])
+def test_a_source_that_another_process_ingests_meanwhile_is_there_once(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_chunks: int
+) -> None:
+    """What is here is seen in the transaction that writes, not before."""
+    tuning = Tuning(slice_chunks=slice_chunks)
+    with (
+        Database(tmp_path / "b.db", embedder=Letters(), tuning=tuning) as db,
+        Database(tmp_path / "b.db", embedder=Letters()) as other,
+    ):
+        write_all = db.documents.writer.write_all
+
+        def meanwhile(documents: Any) -> Any:
+            other.documents.ingest_text("Our keys.", source="k.md")
+            return write_all(documents)
+
+        monkeypatch.setattr(db.documents.writer, "write_all", meanwhile)
+        done = db.import_from(exported)
+        [here] = db.documents.browse(where={"source": "k.md"})
+        assert db.documents.text(here.id) == "Our keys."
+        assert done.skipped["another version of it is here, which stays as it is"] == 1
+
+
 def test_a_dry_run_stores_nothing(exported: Path, db: Database) -> None:
     planned = db.import_from(exported, dry_run=True)
-    assert planned.added == {"libraries": 1, "documents": 6, "memories": 3, "vectors": 3}
+    assert planned.added == {"libraries": 1, "documents": 7, "memories": 3, "vectors": 3}
     assert db.stats().documents == db.stats().memories == db.stats().vectors == 0
     assert db.import_from(exported).added == planned.added
 
@@ -380,7 +406,7 @@ def test_lines_that_are_missing_are_counted(exported: Path, db: Database) -> Non
         lines.remove(of_kind(lines, "vector"))
 
     done = db.import_from(broken(exported, edit))
-    assert done.unread == ("12 items were exported, but 11 are in the file",)
+    assert done.unread == ("13 items were exported, but 12 are in the file",)
 
 
 def test_the_export_of_a_newer_version_is_refused(exported: Path, tmp_path: Path) -> None:

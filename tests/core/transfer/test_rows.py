@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from mcpvectordb import Database, InvalidInput, ParseFailed
+from mcpvectordb.transfer.rows import ONLY_PASSAGES
 from tests.support import Letters
 
 pytestmark = pytest.mark.long
@@ -154,7 +155,7 @@ def test_our_own_csv_and_parquet_can_be_imported(db: Database, tmp_path: Path) -
         with Database(tmp_path / f"{name}.db", embedder=Letters()) as other:
             done = other.import_from(tmp_path / name)
             assert done.added == {"documents": 1, "vectors": 1}
-            assert done.embeddings == {"kept": 1}
+            assert done.embeddings == {"kept": 1} and done.not_kept == {ONLY_PASSAGES: 1}
 
 
 def test_csv_of_windows_and_with_an_open_quote(db: Database, tmp_path: Path) -> None:
