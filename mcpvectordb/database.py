@@ -333,6 +333,7 @@ class Database:
         import tempfile
 
         from mcpvectordb.merge import FileMerge
+        from mcpvectordb.transfer.source import snapshot
 
         self._file.require_file("merging")
         source = Path(path).expanduser()
@@ -348,7 +349,8 @@ class Database:
                 other = opened.enter_context(Database(source, config=config))
             except ReadOnly:  # one of an older format is copied, and the copy migrated
                 folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="mcpvectordb-"))
-                copy = maintenance.snapshot(source, Path(folder) / "copy.db")
+                copy = Path(folder) / "copy.db"
+                snapshot(source, copy)
                 config = replace(config, read_only=False)
                 other = opened.enter_context(Database(copy, config=config))
             try:

@@ -103,19 +103,6 @@ def copy(
     return path
 
 
-def snapshot(path: Path, target: Path) -> Path:
-    """Copy a file whose schema was verified, of whatever format, as it is; `target` is new."""
-    reader = apsw.Connection(
-        uri(path.resolve()), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    )
-    with contextlib.closing(reader):
-        reader.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-        reader.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        vec0.load(reader)
-        reader.execute("VACUUM INTO ?", (str(target),))
-    return target
-
-
 def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
     """Optimize the indexes and rewrite the file without unused pages; the bytes that this freed."""
     before = file.bytes()

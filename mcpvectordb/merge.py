@@ -30,9 +30,9 @@ from mcpvectordb.history.log import MOST_CHANGES, shown
 from mcpvectordb.history.records import Merged
 from mcpvectordb.history.timeline import TAKEN_BACK
 from mcpvectordb.history.versions import Version, VersionedShelf, body_name, encoded
-from mcpvectordb.index import arrays, spans
+from mcpvectordb.index import spans
 from mcpvectordb.index.arrays import METRICS
-from mcpvectordb.index.chunks import active_model, every_model, precision
+from mcpvectordb.index.chunks import ModelRow, active_model, every_model, precision
 from mcpvectordb.projects import shelf as projects
 from mcpvectordb.records import Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
@@ -58,7 +58,7 @@ class FileMerge:
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
         }
-        self._models: tuple[int, int, int] | None = None
+        self._models: tuple[ModelRow, int] | None = None
         self._embedded = 0
         self._last = 0  # the last stamp of the other file's clock
         self._stamps: set[int] = set()  # of its versions
@@ -206,8 +206,8 @@ class FileMerge:
 
     # Embeddings, stores, and the log.
 
-    def _adopt_model(self, sql: Sql, other: Sql) -> tuple[int, int, int] | None:
-        """Our key, their key and the dimension of the model of both files; None if they differ.
+    def _adopt_model(self, sql: Sql, other: Sql) -> tuple[ModelRow, int] | None:
+        """The model of both files, and its key in the other one; None if they differ.
 
         A file that has no model yet gets that of the other one, and its chunk sizes and precision.
         """
@@ -221,25 +221,18 @@ class FileMerge:
             if not 16 <= size <= 2000 or not 0 <= overlap <= size // 2:
                 raise Damaged(f"its chunks of {size} tokens, {overlap} of them twice, are none")
             ours = self._ours.encoder.adopt(sql, theirs, size, overlap, precision(other))
-        return (ours.key, theirs.key, ours.dimension) if ours[1:] == theirs[1:] else None
+        return (ours, theirs.key) if ours[1:] == theirs[1:] else None
 
     def _take_embeddings(self, sql: Sql, other: Sql, theirs: Version, ours: Version) -> None:
         """Store the other file's embeddings of a version that was taken from it."""
         index = self._indexes.get(theirs.item.shelf)
         if index is None or self._models is None:
             return
-        model, their_model, dimension = self._models
-        owner, their_owner = (
-            self._shelves[theirs.item.shelf].owner(each) for each in (ours, theirs)
-        )
+        model, their_model = self._models
+        shelf = self._shelves[theirs.item.shelf]
         table = theirs.item.shelf.removesuffix("s")
-        found = spans.embeddings(other, table, their_model, their_owner)
-        usable = {
-            position: embedding
-            for position, embedding in found.items()
-            if arrays.is_rankable(embedding, dimension)
-        }
-        self._embedded += index.settle_positions(sql, model, owner, usable)
+        found = spans.embeddings(other, table, their_model, shelf.owner(theirs))
+        self._embedded += index.settle_positions(sql, model, shelf.owner(ours), found)
 
     def _merge_stores(self, sql: Sql, other: Sql) -> None:
         """Make the stores that are missing; of two metrics the one of the older store counts."""

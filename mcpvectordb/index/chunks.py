@@ -534,11 +534,17 @@ class ChunkIndex:
         )
         self.vector.add_many(sql, model, ids, arrays.unpacked(blobs, dimension))
 
-    def settle_positions(self, sql: Sql, model: int, owner: int, found: Mapping[int, bytes]) -> int:
-        """Store embeddings of an owner's chunks that wait for one, by position; their number."""
+    def settle_positions(
+        self, sql: Sql, model: ModelRow, owner: int, found: Mapping[int, bytes]
+    ) -> int:
+        """Store embeddings of an owner's chunks that wait for one, by position; their number.
+
+        They come from elsewhere: those that cannot be ranked are left out.
+        """
         rows = sql.execute(f"SELECT id, position FROM {self.chunks} WHERE owner = ?", (owner,))
         known = [(id, found[position]) for id, position in rows if position in found]
-        return self.settle(sql, model, known)
+        usable = (each for each in known if arrays.is_rankable(each[1], model.dimension))
+        return self.settle(sql, model.key, usable)
 
     # Maintenance.
 

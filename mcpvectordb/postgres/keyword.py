@@ -8,13 +8,14 @@ their phrases and operations, and BM25 is computed in SQL, from the same numbers
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import apsw
+from apsw import fts5query
 
 from mcpvectordb.index.keyword import (
     TITLE_WEIGHT,
@@ -337,12 +338,7 @@ class _Tokenizers(threading.local):
 _tokenizers = _Tokenizers()
 
 
-# --- FTS5 expressions, read back into what they are made of
-#
-# Those of `text.query` and `text.boolean` are phrases such as "green tea" or "gre" *, joined by OR,
-# AND and NOT (in ascending order of binding) and parentheses.
-
-_PIECE = re.compile(r'"(?P<phrase>(?:[^"]|"")*)"(?P<prefix> \*)?|(?P<sign>AND|OR|NOT|[()])')
+# --- FTS5 expressions, read back by apsw into what they are made of
 
 
 class Phrase(NamedTuple):
@@ -385,34 +381,20 @@ class Expression(NamedTuple):
 
 def parse(text: str, terms: Callable[[str], list[str]]) -> Expression:
     """Read an FTS5 expression; `terms` returns those of a text as they are indexed."""
-    pieces = deque(_PIECE.finditer(text))
 
-    def next_is(sign: str) -> bool:
-        return bool(pieces) and pieces[0]["sign"] == sign
+    def made_of(node: Any) -> Expression:
+        match node:
+            case fts5query.PHRASE():
+                return Expression("phrase", Phrase(tuple(terms(str(node.phrase))), node.prefix))
+            case fts5query.NOT():
+                return Expression("NOT", parts=(made_of(node.match), made_of(node.no_match)))
+        operator: Literal["OR", "AND"] = "OR" if isinstance(node, fts5query.OR) else "AND"
+        parts = map(made_of, node.queries)
+        # Of several in a row, each stands beside those before it.
+        flat = (each.parts if each.operator == operator else (each,) for each in parts)
+        return Expression(operator, parts=tuple(itertools.chain.from_iterable(flat)))
 
-    def joined(level: int = 0) -> Expression:
-        if level == len(_OPERATORS):
-            return part()
-        operator = _OPERATORS[level]
-        parts = [joined(level + 1)]
-        while next_is(operator):
-            pieces.popleft()
-            parts.append(joined(level + 1))
-        return parts[0] if len(parts) == 1 else Expression(operator, parts=tuple(parts))
-
-    def part() -> Expression:
-        piece = pieces.popleft()
-        if piece["sign"] == "(":
-            inner = joined()
-            pieces.popleft()
-            return inner
-        found = terms((piece["phrase"] or "").replace('""', '"'))
-        return Expression("phrase", Phrase(tuple(found), bool(piece["prefix"])))
-
-    return joined()
-
-
-_OPERATORS: tuple[Literal["OR", "AND", "NOT"], ...] = ("OR", "AND", "NOT")
+    return made_of(fts5query.parse_query_string(text))
 
 
 # --- BM25 in SQL: the statements that find and score the rows of an expression

@@ -23,7 +23,6 @@ from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.documents.write import FORMER_IDS, PreparedDocument
 from mcpvectordb.errors import Damaged, IngestError, InvalidInput, quoted
 from mcpvectordb.history.versions import Version
-from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import MAX_DIMENSION, METRICS
 from mcpvectordb.index.chunks import ChunkIndex, ModelRow, active_model
 from mcpvectordb.index.spans import ReceivedItem
@@ -265,12 +264,7 @@ class Restore:
         ).fetchall()
         if rows != [(span.start, span.end) for span in item.content.spans]:
             return
-        usable = {
-            position: raw
-            for position, raw in item.embeddings.items()
-            if arrays.is_rankable(raw, model.dimension)
-        }
-        kept = bool(index.settle_positions(sql, model.key, owner, usable))
+        kept = bool(index.settle_positions(sql, model, owner, item.embeddings))
         self._report.count("embeddings", KEPT, kept)
 
     # Vectors.

@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import stat
-import threading
 from pathlib import Path
 from typing import NoReturn
 
@@ -48,38 +47,6 @@ def test_a_copy_is_one_complete_file_that_only_its_owner_can_read(
         assert answers(copy) == expected and copy.check() == []
         assert copy.documents.ingest_text("new", source="new").status == "indexed"
     assert [each.name for each in moved.iterdir()] == ["renamed.db"]
-
-
-def test_a_copy_opened_for_reading_is_not_changed(path: Path, tmp_path: Path) -> None:
-    with filled(path) as db:
-        target = db.copy_to(tmp_path / "copy.db")
-    before = target.read_bytes()
-    with Database(target, embedder=Letters(), config=Config(read_only=True)) as copy:
-        assert len(answers(copy)) == 10 and copy.check() == []
-    assert target.read_bytes() == before
-    assert {each.name for each in tmp_path.iterdir()} == {"test.db", "copy.db"}
-
-
-def test_a_copy_is_made_while_others_write(path: Path, tmp_path: Path) -> None:
-    stop = threading.Event()
-    with filled(path) as db:
-
-        def write() -> None:
-            number = 0
-            while not stop.is_set():
-                db.documents.ingest_text(f"live {number}", source=f"live{number}")
-                number += 1
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            copies = [db.copy_to(tmp_path / f"{number}.db") for number in range(5)]
-        finally:
-            stop.set()
-            writer.join()
-    for copy in copies:
-        with Database(copy, embedder=Letters()) as opened:
-            assert opened.check() == [] and opened.documents.count() >= 20
 
 
 def test_a_copy_to_a_disk_that_is_read_only_is_a_clear_error(
@@ -371,16 +338,6 @@ def test_rebuild_changes_no_results(path: Path) -> None:
         expected = answers(db)
         db.rebuild()
         assert answers(db) == expected and db.check() == []
-
-
-def test_overwritten_pages_are_reported(path: Path) -> None:
-    filled(path, 200).close()
-    data = bytearray(path.read_bytes())
-    for offset in range(len(data) * 3 // 4, len(data) * 3 // 4 + 8192 * 6):
-        data[offset] = 0xA5
-    path.write_bytes(data)
-    with Database(path, embedder=Letters()) as db:
-        assert db.check()
 
 
 def test_stats_count_what_is_there(path: Path) -> None:

@@ -154,17 +154,6 @@ def test_duplicates_of_one_source_are_all_kept(copies: tuple[Path, Path], tmp_pa
         assert db.documents.count(where={"source": str(tmp_path / "d.md")}) == 2
 
 
-def test_a_change_that_came_by_a_merge_can_be_undone(copies: tuple[Path, Path]) -> None:
-    laptop, desktop = copies
-    with opened(desktop) as db:
-        db.documents.delete(db.documents.lookup("b.md").document.id)
-    with opened(laptop) as db:
-        db.merge(desktop)
-        assert "default/b.md" not in texts(db)
-        db.undo()
-        assert texts(db)["default/b.md"] == "b of before" and db.check() == []
-
-
 def test_a_new_file_gets_everything_with_its_embeddings(
     copies: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -340,34 +329,6 @@ def test_embeddings_that_cannot_be_ranked_do_not_come_along(
 # A clock that is wrong.
 
 
-def test_one_write_with_a_wrong_clock_is_mended_by_its_owner(copies: tuple[Path, Path]) -> None:
-    laptop, desktop = copies
-    with opened(desktop) as db:
-        db._history.wall_clock = lambda: time.time() + 9.9 * YEAR
-        db.documents.ingest_text("a of 2036", source="a.md")
-        db._history.wall_clock = time.time
-        db.documents.ingest_text("b after that", source="b.md")
-    with opened(laptop) as db:
-        clock_before = state(db)
-        with pytest.raises(Damaged, match=r"nothing changed: the clock is ahead.*rebuild --clock"):
-            db.merge(desktop)
-        assert state(db) == clock_before
-    with opened(desktop) as db:
-        [problem] = db.check()
-        assert "the clock is ahead" in problem and "rebuild --clock" in problem
-        db.rebuild(clock=True)
-        assert db.check() == []
-        assert [each.items[0].name for each in db.history()][:2] == ["default/b.md", "default/a.md"]
-        db.undo()
-        assert texts(db)["default/b.md"] == "b of before"
-        db.redo()
-    with opened(laptop) as db:
-        db.documents.ingest_text("a of the laptop, later", source="a.md")
-        assert db.merge(desktop).updated == ("default/b.md",)
-        assert texts(db)["default/a.md"] == "a of the laptop, later"
-        assert texts(db)["default/b.md"] == "b after that" and db.check() == []
-
-
 def test_an_undo_that_came_by_a_merge_takes_back_the_same_change_here(
     copies: tuple[Path, Path],
 ) -> None:
@@ -503,20 +464,6 @@ def test_the_history_of_another_file_pushes_none_of_ones_own_out(
             db.documents.ingest_text("x", source=f"{number}.md")
         db.undo(edit)
         assert texts(db)["default/a.md"] == "a of before" and db.check() == []
-
-
-def test_a_number_that_another_file_made_up_does_not_move_ones_own(
-    copies: tuple[Path, Path],
-) -> None:
-    laptop, desktop = copies
-    raw = apsw.Connection(str(desktop))
-    raw.execute("PRAGMA foreign_keys = OFF")
-    raw.execute("UPDATE contexts SET id = 4611686018427387903, uid = 'x'")
-    raw.execute("UPDATE context_chunks SET owner = 4611686018427387903")
-    raw.close()
-    with opened(laptop) as db:
-        db.merge(desktop)
-        assert db.memories.add("t", "user", "next").id == 3 and db.check() == []
 
 
 def test_a_former_id_is_not_taken_by_a_document_of_another_file(

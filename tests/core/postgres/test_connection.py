@@ -327,12 +327,6 @@ def test_a_text_comes_back_as_it_was_and_has_no_nul_meanwhile(text: str) -> None
     assert "\0" not in to_text(text)
 
 
-@given(TEXTS)
-def test_a_text_without_nul_stays_what_it_is(text: str) -> None:
-    plain = text.replace("\0", "").replace("\ufdd0", "")
-    assert to_text(plain) == plain
-
-
 @given(
     st.recursive(
         TEXTS | st.integers() | st.none(),

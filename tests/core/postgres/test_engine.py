@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -391,22 +390,6 @@ def test_a_server_that_is_killed_and_started_again_answers_again(
     finally:
         postgres.start()
     assert engine.documents.search("green tea") == before
-
-
-def test_threads_have_connections_of_their_own(engine: Database) -> None:
-    before = engine.documents.search("green tea")
-    found: list[Any] = []
-
-    def ask() -> None:
-        for _ in range(5):
-            found.append(engine.documents.search("green tea"))
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert found == [before] * 20
 
 
 def test_the_version_is_another_one_after_publishing(

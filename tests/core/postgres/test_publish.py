@@ -90,17 +90,6 @@ def test_only_what_changed_is_written(db: Database, postgres_url: str) -> None:
     assert fields == {"year": 2027}
 
 
-def test_a_source_that_is_ingested_again_is_one_update(db: Database, postgres_url: str) -> None:
-    filled(db)
-    db.publish(postgres_url, origin="mine")
-    db.documents.ingest_text("Black tea", source="tea.md")
-    report = db.publish(postgres_url, origin="mine")
-    assert report.documents == items(updated=1, unchanged=1)
-    found = published(postgres_url, "mine")
-    assert [row["tile"] for row in found["document_chunks"]] == ["数据库 and e-mail", "Black tea"]
-    assert len(found["former_ids"]) == 1
-
-
 def test_a_successor_and_what_it_replaces_change_places_in_one_transaction(
     db: Database, postgres_url: str
 ) -> None:
@@ -149,22 +138,6 @@ def test_embeddings_of_another_model_take_the_place_of_the_old_ones(
     for table in ("document_embeddings", "context_embeddings"):
         used = f"SELECT DISTINCT m.name FROM mcpvectordb.{table} e JOIN mcpvectordb.models m ON m.key = e.model"
         assert rows(postgres_url, used) == [("bge-small-en-v1.5",)]
-
-
-def test_passages_that_wait_are_found_by_words_and_embedded_by_a_later_publish(
-    db: Database, postgres_url: str
-) -> None:
-    db.documents.ingest_text(TEA, source="tea.md", embed=False)
-    report = db.publish(postgres_url, origin="mine")
-    assert (report.documents, report.waiting) == (items(added=1), report.passages)
-    found = published(postgres_url, "mine")
-    assert found["document_words"] and not found["document_embeddings"]
-    db.embed_pending()
-    words = versions_of_rows(postgres_url)["document_words"]
-    again = db.publish(postgres_url, origin="mine")
-    assert (again.documents, again.waiting) == (items(updated=1), 0)
-    assert len(published(postgres_url, "mine")["document_embeddings"]) == again.passages
-    assert versions_of_rows(postgres_url)["document_words"] == words
 
 
 def test_some_libraries_are_published_without_the_rest(db: Database, postgres_url: str) -> None:
@@ -356,28 +329,6 @@ def test_progress_is_reported_while_much_is_compared_sent_and_vacuumed(
     sent = [each.done for each in seen if each.step == "publish"]
     assert sent == sorted(sent) and sent[-1] == 3_500
     assert {each.total for each in seen if each.step == "publish"} == {3_500}
-
-
-def test_an_exception_of_the_progress_callback_ends_the_work_and_the_next_publish_goes_on(
-    path: Path, postgres_url: str
-) -> None:
-    class Enough(Exception):
-        pass
-
-    def stop(progress: Progress) -> None:
-        raise Enough
-
-    with Database(path, embedder=Letters()) as db:
-        for number in range(600):
-            db.vectors.add(str(number), [number, 1.0])
-        with pytest.raises(Enough):
-            db.publish(postgres_url, origin="mine", progress=stop)
-        report = db.publish(postgres_url, origin="mine")
-        assert (
-            report.vectors.unchanged >= 256
-            and report.vectors.added + report.vectors.unchanged == 600
-        )
-        assert len(published(postgres_url, "mine")["vectors"]) == 600
 
 
 # What PostgreSQL cannot hold, and what is unusual.

@@ -186,14 +186,6 @@ def test_of_a_truncated_file_what_is_before_the_end_is_salvaged(
     assert all(source in done.incomplete for source in found if found[source] != filled.get(source))
 
 
-def test_deleted_documents_are_not_restored(
-    path: Path, tmp_path: Path, filled: dict[str, str]
-) -> None:
-    overwrite(path, 1)
-    salvage(path, tmp_path / "out.db", embedder=Letters())
-    assert not {f"{number}.md" for number in range(85, 90)} & texts_in(tmp_path / "out.db").keys()
-
-
 def test_rows_in_the_write_ahead_log_are_salvaged(path: Path, tmp_path: Path) -> None:
     done = python(
         """

@@ -53,13 +53,6 @@ def test_a_dry_run_says_the_same_and_stores_nothing(db: Database, tmp_path: Path
     assert {path.name for path in tmp_path.iterdir()} <= known
 
 
-def test_times_are_those_of_the_source(db: Database, tmp_path: Path) -> None:
-    db.import_from(memories(tmp_path / "m.db", {"a": "Tea is hot"}))
-    [memory] = db.memories.browse()
-    assert memory.created_at == "2020-09-13T12:26:40.000000+00:00"
-    assert memory.updated_at == "2023-11-14T22:13:20.000000+00:00"
-
-
 def test_a_memory_is_known_by_its_text_time_and_thread_too(db: Database, tmp_path: Path) -> None:
     source = memories(tmp_path / "m.db", {"a": "Tea is hot", "b": "Tea is hot"})
     done = db.import_from(source)

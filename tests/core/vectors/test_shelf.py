@@ -16,7 +16,6 @@ from mcpvectordb import (
     InvalidFilter,
     InvalidInput,
     NotFound,
-    ReadOnly,
 )
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.file import File
@@ -75,14 +74,6 @@ def test_float32_stays_float32_and_is_read_without_a_copy(db: Database) -> None:
     vector = db.vectors.add("a", given).vector
     assert vector.embedding.dtype == np.float32 and np.array_equal(vector.embedding, given)
     assert np.shares_memory(vector.embedding, np.frombuffer(vector.raw, np.uint8))
-
-
-def test_adding_an_id_again_replaces_embedding_and_metadata(db: Database) -> None:
-    db.vectors.add("a", [1, 0], metadata={"x": 1})
-    again = db.vectors.add("a", [0, 1, 2], metadata={"y": 2})
-    assert again.status == "updated" and again.vector == db.vectors.get("a")
-    assert again.vector.dimension == 3 and again.vector.metadata == {"y": 2}
-    assert db.vectors.add("a", [0, 1, 2]).vector.metadata == {}
 
 
 def test_ids_are_kept_as_given_and_unique_in_their_namespace_only(db: Database) -> None:
@@ -215,21 +206,6 @@ def test_a_store_keeps_the_metric_it_was_made_with(db: Database) -> None:
     ]
 
 
-def test_counts_and_namespaces_are_reported_per_store(db: Database) -> None:
-    db.vectors.add_many(["a", "b"], [[1.0], [2.0, 3.0]], metadata=[{"k": 1}, {"k": 2}])
-    db.vectors.add("a", [1.0], namespace="n")
-    db.vectors.add("a", [1.0], store="other")
-    assert [(each.name, each.vectors) for each in db.vectors.namespaces()] == [("", 2), ("n", 1)]
-    assert db.vectors.namespaces("unknown") == [] and db.vectors.count(store="unknown") == 0
-    assert db.vectors.count() == 3
-    assert db.vectors.count(namespace="") == 2
-    assert db.vectors.count(store=None) == 4
-    assert db.vectors.count(where={"metadata.k": {"gt": 1}}) == 1
-    assert db.vectors.count(where={"dimension": 1}) == 2
-    assert db.vectors.count(store=None, where={"store": "other", "id": "a"}) == 1
-    assert (db.stats().vectors, db.stats().stores) == (4, 2)
-
-
 def test_browsing_goes_by_pages_newest_first(db: Database) -> None:
     db.vectors.add_many(names(5), np.eye(5))
     db.vectors.add("elsewhere", [1.0], store="other")
@@ -241,17 +217,6 @@ def test_browsing_goes_by_pages_newest_first(db: Database) -> None:
 
 
 # Searching.
-
-
-def test_cosines_rank_from_one_to_minus_one_and_zero_is_in_between(db: Database) -> None:
-    db.vectors.add_many(["against", "zero", "across", "along"], [[-2, 0], [0, 0], [0, 5], [3, 0]])
-    found = db.vectors.search([7.0, 0.0])
-    assert ids(found) == ["along", "zero", "across", "against"]
-    assert scores(found) == [1.0, 0.0, 0.0, -1.0]
-    assert [hit.scores.vector for hit in found] == scores(found)
-    assert [hit.scores.vector_rank for hit in found] == [1, 2, 3, 4]
-    assert found.legs == ("vector",)
-    assert ids(db.vectors.search([0, 0])) == ["against", "zero", "across", "along"]
 
 
 def test_dot_products_and_distances_are_the_metrics_own_figures(db: Database) -> None:
@@ -266,18 +231,6 @@ def test_dot_products_and_distances_are_the_metrics_own_figures(db: Database) ->
         [0.0, 32**0.5, np.hypot(1e6 - 3, 1e-3 - 4)], rel=1e-14
     )
     assert scores(found) == [-hit.scores.vector for hit in found if hit.scores.vector is not None]
-
-
-def test_equal_scores_keep_the_order_of_insertion_also_after_an_overwrite(db: Database) -> None:
-    for id in ("c", "a", "b"):
-        db.vectors.add(id, [1.0, 1.0])
-    db.vectors.add("c", [5.0, 0.0])
-    db.vectors.add("c", [1.0, 1.0])
-    assert ids(db.vectors.search([2.0, 2.0])) == ["c", "a", "b"]
-    assert ids(db.vectors.search([2.0, 2.0], limit=1)) == ["c"]
-    db.vectors.delete("c")
-    db.vectors.add("c", [1.0, 1.0])
-    assert ids(db.vectors.search([2.0, 2.0])) == ["a", "b", "c"]
 
 
 def test_another_dimension_follows_with_score_zero_and_without_a_rank(db: Database) -> None:
@@ -358,28 +311,6 @@ def test_only_large_parts_of_cosine_stores_are_coded(coded: Database) -> None:
     assert coded.check() == []
 
 
-def test_zero_vectors_are_ranked_between_positive_and_negative_cosines(coded: Database) -> None:
-    rows = np.concatenate(
-        [np.zeros((40, 8)), -np.abs(np.random.default_rng(1).normal(size=(100, 8))), [[1.0] * 8]]
-    )
-    coded.vectors.add_many(names(141), rows)
-    found = coded.vectors.search([1.0] * 8, limit=5)
-    assert ids(found) == ["v140", "v0", "v1", "v2", "v3"] and scores(found) == [1.0, 0, 0, 0, 0]
-    assert ids(coded.vectors.search([0.0] * 8, limit=3)) == ["v0", "v1", "v2"]
-
-
-def test_codes_follow_overwrites_deletes_and_changes_of_dimension(coded: Database) -> None:
-    rows = clustered(200)
-    coded.vectors.add_many(names(200), rows)
-    coded.vectors.add("v7", -rows[7])
-    assert ids(coded.vectors.search(-rows[7], limit=1)) == ["v7"]
-    coded.vectors.add_many(["v8", "v9"], [[1.0, 2.0], (-rows[9]).tolist()])
-    coded.vectors.delete("v10")
-    assert ids(coded.vectors.search(-rows[9], limit=1)) == ["v9"]
-    assert ids(coded.vectors.search([1.0, 2.0], limit=1)) == ["v8"]
-    assert "v10" not in ids(coded.vectors.search(rows[10], limit=20)) and coded.check() == []
-
-
 def test_more_numbers_than_vec0_takes_are_compared_exactly(coded: Database) -> None:
     rows = clustered(60, 9_000)
     coded.vectors.add_many(names(60), rows)
@@ -452,16 +383,6 @@ def test_damaged_numbers_are_never_ranked(path: Path) -> None:
 
 
 # The file.
-
-
-def test_a_read_only_file_is_searched_and_not_changed(path: Path) -> None:
-    with Database(path) as db:
-        db.vectors.add("a", [1.0])
-    with Database(path, config=Config(read_only=True)) as db:
-        assert ids(db.vectors.search([1.0])) == ["a"]
-        for change in (lambda: db.vectors.add("b", [1.0]), lambda: db.vectors.delete("a")):
-            with pytest.raises(ReadOnly):
-                change()
 
 
 def test_an_index_that_names_missing_vectors_is_reported_as_damage(path: Path) -> None:
