@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     from mcpvectordb.memories.memory import Updated as Updated
     from mcpvectordb.postgres import Published as Published
     from mcpvectordb.postgres import PublishedItems as PublishedItems
+    from mcpvectordb.projects.shelf import ListedProject as ListedProject
     from mcpvectordb.projects.shelf import Project as Project
+    from mcpvectordb.projects.shelf import ProjectScope as ProjectScope
     from mcpvectordb.records import Backlog as Backlog
     from mcpvectordb.records import Chunk as Chunk
     from mcpvectordb.records import Condition as Condition
@@ -110,7 +112,7 @@ _HOMES = {
     "history.records": "ChangedItem Forgotten HistoryEntry Merged Undone",
     "memories.memory": "Change Entry Image Memory MemoryStats Near Outcome Stored Thread Updated",
     "postgres": "Published PublishedItems",
-    "projects.shelf": "Project",
+    "projects.shelf": "ListedProject Project ProjectScope",
     "records": """
         Backlog Chunk Condition Coverage Document DocumentHeading Embedded Explained Exported
         Hit Ingested Library Page PassedOver Place Progress Results Scores Source Stats Synced

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcpvectordb.memories.memory import Memory
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.postgres import Published
-    from mcpvectordb.projects.shelf import Projects
+    from mcpvectordb.projects.shelf import Projects, ProjectScope
     from mcpvectordb.records import Chunk, Results
     from mcpvectordb.search.both import Kind, Query
     from mcpvectordb.search.records import Context, Duplicates, LineMatches, Projection, Quotation
@@ -159,7 +159,10 @@ class Database:
         """Which project a folder belongs to, and what of this file belongs to a project."""
         from mcpvectordb.projects.shelf import Projects
 
-        return Projects(self._store)
+        return Projects(self._store, self.documents, self.memories)
+
+    def _scope(self, project: str | None) -> ProjectScope | None:
+        return None if project is None else self.projects.scope(project)
 
     @property
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
@@ -608,6 +611,7 @@ class Database:
         kind: Kind | None = None,
         library: str | None = None,
         thread: str | None = None,
+        project: str | None = None,
         tags: Sequence[str] | None = None,
         where: Where | None = None,
         since: str | None = None,
@@ -627,6 +631,7 @@ class Database:
 
         `kind` ("documents" or "memories") asks for one kind. A `library` has documents only, a
         `thread` and `tags` memories only, and so does a `where` that names a field of one kind.
+        `project` is a name (see `Database.projects`): documents and memories that belong to it.
         `since` and `until` are dates (2025-11-29, 2025-11), ages (7d), today or yesterday: for a
         memory the time at which it was stored, for a document the field `date`: its own (metadata
         `date`, as of front matter and e-mails), else that of its file, else that of its ingest.
@@ -646,6 +651,7 @@ class Database:
             kind,
             library=library,
             thread=thread,
+            project=self._scope(project),
             tags=tags,
             where=where,
             since=since,
@@ -698,6 +704,7 @@ class Database:
         kind: Kind | None = None,
         library: str | None = None,
         thread: str | None = None,
+        project: str | None = None,
         limit: int = 50,
         as_of: str | None = None,
     ) -> LineMatches:
@@ -707,13 +714,16 @@ class Database:
         back-references, and no pattern of more than 30,000 of its instructions. What cannot be
         read within `Config.read_timeout` is left out, and `note` says so; it also says where a long
         line was searched in pieces, so that a match longer than half a piece may be missing. For
-        `as_of` see `search`.
+        `project` and `as_of` see `search`.
         """
         from mcpvectordb.search import both, texts
 
         checked_window(limit, 0)
         expression = texts.compiled(pattern, literal=literal, case_sensitive=case_sensitive)
-        which = both.checked_filters(kind, library=library, thread=thread, as_of=as_of)
+        scope = self._scope(project)
+        which = both.checked_filters(
+            kind, library=library, thread=thread, project=scope, as_of=as_of
+        )
         return texts.grep(self._store, expression, which, limit)
 
     def verify(
@@ -724,8 +734,9 @@ class Database:
         memory: int | None = None,
         line: int | None = None,
         page: int | None = None,
+        project: str | None = None,
     ) -> Quotation:
-        """Whether a quotation stands in a stored text, and where: in all that is stored.
+        """Whether a quotation stands in a stored text, and where: in a project, or in all texts.
 
         `document` (a name as for `documents.lookup`, also with a line) or `memory` says where it
         should stand, `line` or `page` at which place of it. Spacing, hyphens and the forms of
@@ -738,7 +749,7 @@ class Database:
             stated = texts.stated_place(
                 sql, self._store, self.documents, document, memory, line, page
             )
-            return texts.verify(sql, self._store, text, stated)
+            return texts.verify(sql, self._store, text, stated, self._scope(project))
 
     def similar(
         self,
@@ -747,6 +758,7 @@ class Database:
         memory: int | None = None,
         chunk: int | None = None,
         kind: Kind | None = None,
+        project: str | None = None,
         limit: int = 10,
     ) -> Results[Chunk | Memory]:
         """The documents and memories most similar to a stored one, by their embeddings.
@@ -760,7 +772,7 @@ class Database:
         from mcpvectordb.search.embeddings import SimilarTexts
 
         checked_window(limit, 0)
-        wanted = both.checked_filters(kind)
+        wanted = both.checked_filters(kind, project=self._scope(project))
         with self._file.reading() as sql:
             model = active_model(sql)
             if chunk is not None and document is None and memory is None:

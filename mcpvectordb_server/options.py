@@ -71,6 +71,8 @@ def parse(
     config = Config.from_env(environ)
     if flags.read_only:
         config = replace(config, read_only=True)
+    if flags.project is not None:
+        config = replace(config, project=_text("--project", flags.project))
 
     def chosen(name: str, read: Callable[[str, str], Any], default: Any) -> Any:
         given, flag = getattr(flags, name), f"--{name.replace('_', '-')}"
@@ -147,6 +149,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         metavar="DIR",
         action="append",
         help="a folder that files may be ingested from; repeatable; needed for files over HTTP",
+    )
+    add(
+        "--project",
+        metavar="NAME",
+        help="let desk search and store in this project; auto: that of the working folder "
+        "(default: everything)",
     )
     add(
         "--read-only",

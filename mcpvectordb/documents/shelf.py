@@ -933,6 +933,43 @@ class Documents:
                 removed += some
         return removed
 
+    def rename_libraries(self, project: str, to: str) -> int:
+        """Rename the libraries NAME and NAME/… of a project; the number of their documents.
+
+        One that follows a folder goes on doing so. Raises InvalidInput, and changes nothing, if a
+        library of the new name has a document with the same source, or follows another folder.
+        """
+        moved = 0
+        with self._file.writing() as sql:
+            names = [each for (each,) in sql.execute(libraries.NAMES)]
+            followed = {each.name: each for each in libraries.followed(sql)}
+            for name in names:
+                if name != project and not name.startswith(f"{project}/"):
+                    continue
+                new = library_name(to + name[len(project) :])
+                if name in followed and new in followed:
+                    raise InvalidInput(
+                        f"the libraries {quoted(name)} and {quoted(new)} both follow a folder; "
+                        "remove one of them first"
+                    )
+                keys = sql.execute("SELECT key FROM published_documents WHERE library = ?", (name,))
+                for (key,) in keys.fetchall():
+                    self.writer.update(sql, key, DocumentChange(library=new))
+                    moved += 1
+                sql.execute(
+                    "UPDATE OR IGNORE settings SET name = 'folders:' || ? "
+                    "WHERE name = 'folders:' || ?",
+                    (new, name),
+                )
+                item = Item(LibraryVersions.shelf, "", name)
+                if (version := self.library_versions.find(sql, item)) is not None:
+                    self.library_versions.restore(version._replace(item=item._replace(name=new)))
+                    self.library_versions.remove(item)
+        for name, library in followed.items():
+            if (name == project or name.startswith(f"{project}/")) and self._folders.has(library):
+                self._folders.confirm(library._replace(name=to + name[len(project) :]))
+        return moved
+
     def describe(self, name: str, path: str, text: str) -> None:
         """Describe a path of a library that follows a folder, or with "" the whole library.
 

@@ -362,6 +362,14 @@ class MemoryItems(TextItems):
         }
         return tuple(field for field, given in written.items() if given is not None)
 
+    def move(self, sql: Sql, id: int, thread: str) -> None:
+        """Put a memory into another thread."""
+        self._keep(sql, id)
+        sql.execute(
+            "UPDATE contexts SET thread = ?, stamp = ? WHERE id = ?",
+            (thread, self._history.stamp(sql), id),
+        )
+
     def delete(self, sql: Sql, ids: Iterable[int]) -> None:
         """Delete memories with their chunks, embeddings, tags and images."""
         for id in ids:

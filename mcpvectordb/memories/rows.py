@@ -83,6 +83,7 @@ class FilterArguments(TypedDict, total=False):
     """The filters that `Memories.browse`, `count` and `search` take; see `Memories.browse`."""
 
     thread: str | None
+    project: str | None
     source: MemorySource | None
     tags: Sequence[str] | None
     content_type: ContentType | None
@@ -99,6 +100,11 @@ class Then(TypedDict, total=False):
 
     holds_at: str
     known: bool
+
+
+def inside(project: str) -> tuple[str, str]:
+    """The bounds, the second not included, of the threads and libraries that begin with NAME/."""
+    return f"{project}/", f"{project}0"  # the character after the slash
 
 
 def then(sql: Sql, as_of: str | None = None, now: datetime | None = None) -> Then:
@@ -148,6 +154,7 @@ class MemoryFilter(ItemFilter):
 def compile_filter(
     *,
     thread: str | None = None,
+    project: str | None = None,
     source: str | None = None,
     tags: Sequence[str] | None = None,
     content_type: str | None = None,
@@ -167,11 +174,16 @@ def compile_filter(
     if thread is not None:
         named.append(Condition("thread", "eq", checked_thread(thread)))
         pieces.append(("x.thread = ?", [named[0].value]))
+    if project is not None:
+        # Exact bounds in the index on threads; a range from NAME on would also have NAME-2.
+        within = "x.thread = ? OR x.thread >= ? AND x.thread < ?"
+        pieces.append((within, [checked_thread(project), *inside(checked_thread(project))]))
     wanted = normalized_tags(tags or ())
     if source is not None:
         # There are only two sources. The empty text keeps SQLite from using the index on source
         # where a thread or tags narrow more.
-        nothing = " || ''" if thread is not None or wanted else ""
+        narrow = thread is not None or project is not None or wanted
+        nothing = " || ''" if narrow else ""
         pieces.append((f"x.source{nothing} = ?", [one_of(source, SOURCES, "source")]))
     if wanted:
         marks = ", ".join("?" * len(wanted))

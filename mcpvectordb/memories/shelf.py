@@ -33,6 +33,7 @@ from mcpvectordb.memories.memory import (
     checked_change,
     checked_entry,
     checked_ids,
+    checked_thread,
     checked_threads,
     one_of,
 )
@@ -219,6 +220,21 @@ class Memories:
             self.versioned.delete(sql, found)
         return len(found)
 
+    def rename_threads(self, project: str, to: str, *, most: int) -> int:
+        """Rename the threads NAME and NAME/… of a project, as far as `most` memories are in them.
+
+        The number of memories that were moved: call it until that is 0.
+        """
+        chosen = rows.compile_filter(project=project, dialect=self._file.dialect)
+        with self._file.writing() as sql:
+            found = sql.execute(
+                f"SELECT x.id, x.thread FROM contexts x WHERE {chosen.condition} LIMIT ?",
+                (*chosen.bindings, most),
+            ).fetchall()
+            for id, thread in found:
+                self.versioned.move(sql, id, checked_thread(to + thread[len(project) :]))
+        return len(found)
+
     # Reading.
 
     @overload
@@ -276,6 +292,8 @@ class Memories:
         For `as_of`, which explains nothing, see `get`.
 
         thread          the thread they are in
+        project         they are in the thread of this name, or in one that begins with it and a
+                        slash; see `Database.projects`
         source          "user" or "agent"
         tags            they have at least one of these
         content_type    "multimodal" with images, "text" without
@@ -379,14 +397,15 @@ class Memories:
         note = self._why_empty(chosen) or found.note or (NO_MATCH if chosen.conditions else "")
         return replace(found, note=note)
 
-    def near(self, text: str) -> list[Near]:
+    def near(self, text: str, *, project: str | None = None) -> list[Near]:
         """The memories that hold now and say nearly the same as a text, best first.
 
         Ask before you add one: it may be known, or `contradiction` may show that one of both is
         wrong or out of date. Values are compared by their spelling, so it is a hint and no proof.
+        They are those of a project, or of all.
         """
         found = []
-        for hit in self.search(text[: near.COMPARED], limit=NEAR_MEMORIES):
+        for hit in self.search(text[: near.COMPARED], limit=NEAR_MEMORIES, project=project):
             theirs = hit.item.text
             by_meaning = (
                 hit.relevance is not None and (hit.scores.vector or 0.0) >= near.NEAR_COSINE

@@ -9,8 +9,9 @@ project:KEY        the names that the project with this key has had, and since w
 repository:FOLDER  the first commit of the repository at a folder of this machine, which only git
                    knows, and the mark of the repository (`folders.mark`) of which that was asked
 
-A key keeps its former names, so that an undo of a rename also undoes it here: its name is the last
-one under which anything is stored. Merged files have the names of both.
+A key keeps its former names, so that an undo of a rename also undoes it here: its name is the first
+one under which anything is stored, and after a rename nothing is under the old one. Merged files
+have the names of both.
 """
 
 from __future__ import annotations
@@ -19,17 +20,28 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcpvectordb.errors import Damaged
+from mcpvectordb.documents import libraries
+from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.history import clock
+from mcpvectordb.memories.rows import inside
 from mcpvectordb.projects import folders
 from mcpvectordb.projects.folders import AUTO, ProjectFolder, checked_name
-from mcpvectordb.records import Record
+from mcpvectordb.ranking.why_empty import unknown_name
+from mcpvectordb.records import Progress, ProgressCallback, Record
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
 
+if TYPE_CHECKING:
+    from mcpvectordb.documents.shelf import Documents
+    from mcpvectordb.memories.shelf import Memories
+
 PROJECT, REPOSITORY = "project:", "repository:"
+ALL = "all"
+"""In place of a project's name: everything, where a project is set by the configuration."""
+
+_BATCH = 500  # memories that are renamed in one transaction
 
 
 class Project(Record):
@@ -44,11 +56,38 @@ class Project(Record):
     folder: Path
 
 
-class Projects:
-    """Which project a folder belongs to; see `Database.projects`."""
+class ListedProject(Record):
+    """A project, by what it is known, and what belongs to it.
 
-    def __init__(self, store: OpenStore) -> None:
-        self._file, self._config = store.file, store.config
+    keys      what its folders are known by; see `Project.key`
+    threads   its conversations, and the thread of its own name
+    last_at   when its newest memory was stored; "" if it has none
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    memories: int
+    threads: int
+    documents: int
+    last_at: str
+
+
+class ProjectScope(NamedTuple):
+    """A project, and all libraries whose documents belong to it.
+
+    The library of its own name is always named, whether it exists or not.
+    """
+
+    name: str
+    libraries: list[str]
+
+
+class Projects:
+    """Which project a folder belongs to, and what belongs to it; see `Database.projects`."""
+
+    def __init__(self, store: OpenStore, documents: Documents, memories: Memories) -> None:
+        self._file, self._config, self._history = store.file, store.config, store.history
+        self._documents, self._memories = documents, memories
 
     def resolve(self, folder: str | os.PathLike[str] = ".") -> Project:
         """The project that a folder belongs to; a new one is remembered.
@@ -79,6 +118,140 @@ class Projects:
                 if key.startswith("git:"):  # it is not what another folder at this place will be
                     _forget(sql, folders.path_key(found.home))
             return Project(name=_current(sql, names), key=key, folder=found.root)
+
+    def chosen(
+        self, name: str = "", *, folder: str | os.PathLike[str] = ".", new: bool = False
+    ) -> str | None:
+        """The project that a person or an agent means, None for everything.
+
+        `name` is one of its names, "auto" for the project of the folder, "all" for everything, or
+        "" for what `Config.project` says. An unknown name raises NotFound, unless it is a `new` one
+        that something will be stored under.
+        """
+        given = name.strip() or self._config.project
+        if given in ("", ALL):
+            return None
+        if given == AUTO or not name.strip():
+            return self.resolve(folder).name
+        checked_name(given)
+        with self._file.reading() as sql:
+            every = _all(sql)
+            known = {_current(sql, names) for names in every.values()}
+            if given in known or _is_used(sql, given):
+                return given
+            former = next((names for names in every.values() if given in names), None)
+            if former is not None:
+                return _current(sql, former)
+        if new:
+            return given
+        raise NotFound(unknown_name("project", given, sorted(known)))
+
+    def scope(self, name: str) -> ProjectScope:
+        """What belongs to a project: the name of its threads, and its libraries."""
+        with self._file.reading() as sql:
+            places = _folders(sql)
+            found = [name]
+            for (library,) in sql.execute(f"SELECT name FROM ({libraries.NAMES}) n ORDER BY name"):
+                if library.startswith(f"{name}/"):
+                    found.append(library)
+            for library, root in sql.execute("SELECT name, root FROM libraries ORDER BY name"):
+                above = [each for each in places if _holds(each, root)]
+                if above and places[max(above, key=len)] == name and library not in found:
+                    found.append(library)
+        return ProjectScope(name, found)
+
+    def browse(self) -> list[ListedProject]:
+        """All projects that a folder was resolved to, or that were named, the last used first."""
+        with self._file.reading() as sql:
+            keys: dict[str, list[str]] = {}
+            for key, names in _all(sql).items():
+                keys.setdefault(_current(sql, names), []).append(key)
+            found = []
+            for name, known in keys.items():
+                memories, threads, last_at = sql.execute(
+                    "SELECT count(*), count(DISTINCT thread), coalesce(max(created_at), '') "
+                    "FROM contexts WHERE thread = ? OR thread >= ? AND thread < ?",
+                    (name, *inside(name)),
+                ).get
+                where = {"library": {"in": self.scope(name).libraries}}
+                found.append(
+                    ListedProject(
+                        name=name,
+                        keys=tuple(sorted(known)),
+                        memories=memories,
+                        threads=threads,
+                        documents=self._documents.count(where=where),
+                        last_at=last_at,
+                    )
+                )
+        return sorted(found, key=lambda each: (each.last_at, each.name), reverse=True)
+
+    def rename(self, name: str, to: str, *, progress: ProgressCallback | None = None) -> int:
+        """Give a project another name; the number of memories and documents that were moved.
+
+        Threads and libraries of its name are renamed, as one change that `undo` takes back. After
+        a kill the same call continues. Raises InvalidInput if another project has the name.
+        """
+        old, new = self._known(name), checked_name(to)
+        with self._file.reading() as sql:
+            begun = any(old in names and new in names for names in _all(sql).values())
+            known = {_current(sql, names) for names in _all(sql).values()}
+            if not begun and (new in known or _is_used(sql, new)):
+                raise InvalidInput(f"there is a project {quoted(new)} already: merge them instead")
+        return self._put_into(old, new, progress)
+
+    def merge(self, name: str, into: str, *, progress: ProgressCallback | None = None) -> int:
+        """Put a project into another one; see `rename`.
+
+        Raises InvalidInput if both have the same document.
+        """
+        old, new = self._known(name), self._known(into)
+        if old == new:
+            raise InvalidInput(f"{quoted(name)} and {quoted(into)} are one project already")
+        return self._put_into(old, new, progress)
+
+    def move(self, name: str, folder: str | os.PathLike[str]) -> Project:
+        """Let a folder belong to a project, as after a folder without a repository was moved.
+
+        Folders of the project that are not there any more are forgotten.
+        """
+        project, found = self._known(name), folders.find(folder)
+        if not found.root.is_dir():
+            raise InvalidInput(f"there is no folder {quoted(os.fspath(folder))}")
+        if found.given:
+            raise InvalidInput(
+                f"{found.root} belongs to the project {quoted(found.given)} by its "
+                f"{folders.NAME_FILE}: change that file"
+            )
+        with self._file.reading() as sql:
+            key = self._known_key(sql, found)
+        key = key or self._asked_key(found)
+        with self._file.writing() as sql:
+            for each, names in _all(sql).items():
+                left = each.removeprefix("path:")
+                if each != left and _current(sql, names) == project and not os.path.isdir(left):  # noqa: PTH112
+                    _forget(sql, each)
+            _remember(sql, key, {project: _next_stamp(sql)})
+        return Project(name=project, key=key, folder=found.root)
+
+    def _known(self, name: str) -> str:
+        """The present name of a project that there is; raises NotFound."""
+        return self.chosen(checked_name(name)) or ""
+
+    def _put_into(self, old: str, new: str, progress: ProgressCallback | None) -> int:
+        with self._history.change("rename project"):
+            with self._file.writing() as sql:
+                for key, names in _all(sql).items():
+                    if _current(sql, names) == old:
+                        _remember(sql, key, {**names, new: _next_stamp(sql)})
+                total = self._memories.count(project=old)
+            moved = self._documents.rename_libraries(old, new)
+            total += moved
+            while some := self._memories.rename_threads(old, new, most=_BATCH):
+                moved += some
+                if progress:
+                    progress(Progress(step="rename", done=moved, total=total))
+        return moved
 
     def _known_key(self, sql: Sql, found: ProjectFolder) -> str | None:
         """The key of a folder; None if git has to be asked for it."""
@@ -130,17 +303,26 @@ def _later(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]
     return {name: max(some[name], others[name]) for name in some.keys() & others.keys()}
 
 
-def inside(name: str) -> tuple[str, str]:
-    """The bounds, the second not included, of the names of threads that begin with NAME/."""
-    return f"{name}/", f"{name}0"  # the character after the slash
+def _folders(sql: Sql) -> dict[str, str]:
+    """The names of projects by the folders that they are known to be in."""
+    every = {key: _current(sql, names) for key, names in _all(sql).items()}
+    found = {key.removeprefix("path:"): name for key, name in every.items() if key[:5] == "path:"}
+    for folder, known in _rows(sql, REPOSITORY):
+        if name := every.get(f"git:{known.get('first')}"):
+            found[folder] = name
+    return found
+
+
+def _holds(folder: str, path: str) -> bool:
+    """Whether a path is a folder, or inside of it."""
+    return path == folder or path.startswith(libraries.bounds(folder)[0])
 
 
 def _current(sql: Sql, names: Mapping[str, int]) -> str:
-    """The last of the names under which anything is stored; if nothing is, the last."""
-    last_first = sorted(names, key=lambda each: (names[each], each), reverse=True)
-    if len(last_first) == 1:
-        return last_first[0]
-    return next((each for each in last_first if _is_used(sql, each)), last_first[0])
+    """The first of the names under which anything is stored; if nothing is, the last."""
+    in_order = sorted(names, key=lambda each: (names[each], each))
+    used = (each for each in in_order[:-1] if _is_used(sql, each))
+    return next(used, in_order[-1])
 
 
 def _is_used(sql: Sql, name: str) -> bool:
@@ -155,10 +337,16 @@ def _is_used(sql: Sql, name: str) -> bool:
 
 def _all(sql: Sql) -> dict[str, dict[str, int]]:
     """The names of each key."""
+    return {key: names for key, names in _rows(sql, PROJECT) if names}
+
+
+def _rows(sql: Sql, prefix: str) -> list[tuple[str, dict[str, Any]]]:
+    """What follows the prefix in the names of settings, with their values."""
     rows: Iterable[Any] = sql.execute(
-        "SELECT name, value FROM settings WHERE name >= 'project:' AND name < 'project;'"
+        "SELECT name, value FROM settings WHERE name >= ? AND name < ? ORDER BY name",
+        (prefix, f"{prefix[:-1]};"),
     )
-    return {name.removeprefix(PROJECT): _decoded(value) for name, value in rows}
+    return [(name.removeprefix(prefix), _decoded(value)) for name, value in rows]
 
 
 def _names(sql: Sql, key: str) -> dict[str, int]:

@@ -24,6 +24,7 @@ from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import ANY_TIME
 from mcpvectordb.memories.rows import FIELDS as MEMORY_FIELDS
 from mcpvectordb.metadata import storable
+from mcpvectordb.projects.shelf import ProjectScope
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.ranker import RRF_K, checked_window, rrf
 from mcpvectordb.records import Backlog, Chunk, Condition, Hit, Mode, Results
@@ -54,6 +55,7 @@ def checked_filters(
     *,
     library: str | None = None,
     thread: str | None = None,
+    project: ProjectScope | None = None,
     tags: Sequence[str] | None = None,
     where: Where | None = None,
     since: str | None = None,
@@ -78,10 +80,13 @@ def checked_filters(
         each: [*conditions, *(Condition(field, sign, at) for sign, at in bounds)]
         for each, field in zip(KINDS, ("date", "created_at"), strict=True)
     }
+    if project is not None:
+        within["documents"].append(Condition("library", "in", project.libraries))
     found: Filters = {
         "documents": {"library": library, "where": within["documents"]},
         "memories": {
             "thread": thread,
+            "project": project and project.name,
             "tags": tags,
             "where": within["memories"],
             "as_of": as_of,

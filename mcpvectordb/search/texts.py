@@ -37,6 +37,7 @@ from mcpvectordb.index.resident import selected
 from mcpvectordb.memories import rows as memory_rows
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.metadata import storable
+from mcpvectordb.projects.shelf import ProjectScope
 from mcpvectordb.records import Document, Place
 from mcpvectordb.search.both import Filters, checked_filters
 from mcpvectordb.search.records import LineMatch, LineMatches, Quotation
@@ -297,14 +298,24 @@ def stated_place(
     return StatedPlace(text, *line_offsets(text.text, first, count))
 
 
-def verify(sql: Sql, store: OpenStore, quotation: str, stated: StatedPlace | None) -> Quotation:
-    """Where a quotation stands, if anywhere; `stated` is where it is said to stand."""
+def verify(
+    sql: Sql,
+    store: OpenStore,
+    quotation: str,
+    stated: StatedPlace | None,
+    project: ProjectScope | None = None,
+) -> Quotation:
+    """Where a quotation stands, if anywhere; `stated` is where it is said to stand.
+
+    Elsewhere it is looked for in the texts of a project, or in all.
+    """
+    every = checked_filters(project=project, as_of=memory_rows.ANY_TIME)
     found: tuple[StoredText, QuotationPlace, bool] | None = None
     searched, note = 0, ""
     try:
         if stated is not None:
             searched, found = 1, _in_stated(stated, quotation)
-        for number, text, place in () if found else _anywhere(sql, store, quotation):
+        for number, text, place in () if found else _anywhere(sql, store, quotation, every):
             searched = number
             if place is not None:
                 found = text, place, stated is None
@@ -346,14 +357,13 @@ def verify(sql: Sql, store: OpenStore, quotation: str, stated: StatedPlace | Non
 
 
 def _anywhere(
-    sql: Sql, store: OpenStore, quotation: str
+    sql: Sql, store: OpenStore, quotation: str, which: Filters
 ) -> Iterator[tuple[int, StoredText, QuotationPlace | None]]:
     """Each text with its number, read once for the quotation as it is, then for one with other
     spacing, then in other case.
     """
-    every = checked_filters(as_of=memory_rows.ANY_TIME)
     for exact, case in ((True, True), (False, True), (False, False)):
-        for number, each in enumerate(stored_texts(sql, store, every), 1):
+        for number, each in enumerate(stored_texts(sql, store, which), 1):
             _check()
             may_have = not exact or quotation in each.text
             yield number, each, find(each.text, quotation, case=case) if may_have else None

@@ -24,11 +24,13 @@ from mcpvectordb import (
     Ingested,
     IngestError,
     InvalidInput,
+    Library,
     MCPVectorDBError,
     Memory,
     ModelError,
     Near,
     NotFound,
+    ProjectScope,
     Refused,
     Results,
     Synced,
@@ -152,6 +154,27 @@ def locate(db: Database, place: str) -> Located:
     )
 
 
+def chosen(db: Database, project: str, *, new: bool = False) -> ProjectScope | None:
+    """The project that a call is about: the one that it names, else the server's, else None."""
+    name = db.projects.chosen(project, new=new)
+    return None if name is None else db.projects.scope(name)
+
+
+def scope_line(scope: ProjectScope | None) -> str:
+    """Where a call has looked."""
+    return "All projects." if scope is None else in_line(f"Project: {scope.name}.")
+
+
+def inside(scope: ProjectScope | None, name: str, default: str = "") -> str:
+    """The thread or library that a call within a project means by a name."""
+    if scope is None or (not name and not default):
+        return name
+    if name in ("", default):
+        return scope.name
+    known = name in scope.libraries or name.startswith(f"{scope.name}/")
+    return name if known else f"{scope.name}/{name}"
+
+
 # Share of the budget that the outline of a long document may take.
 _OUTLINE_SHARE = 0.3
 _OUTLINE = "Outline (line, heading):"
@@ -174,7 +197,7 @@ def read(
     *,
     place: Annotated[str, "path, path:line:count, path:first-last, id or memory:N"],
     page: Annotated[OptionalNumber, "From 1"] = 0,
-    around: Annotated[OptionalNumber, "Also so many lines, or memories, before and after"] = 0,
+    around: Annotated[OptionalNumber, "Also so many lines or memories around"] = 0,
     budget: int = 2000,
 ) -> str:
     """Read a document, lines or a page of it, or a memory. What is too long comes in part, with an
@@ -332,23 +355,29 @@ def status(
     offset: OptionalNumber = 0,
     grant: Grant = Grant(),  # noqa: B008 - immutable
 ) -> str:
-    """Show libraries, threads, jobs, what waits for embedding, model and size; or list a
+    """Show projects, libraries, threads, jobs, what waits for embedding, model and size; or list a
     library's documents, or a thread's or the newest memories.
     """
+    scope = chosen(db, "")
     if library and (thread or kind == "memories"):
         raise InvalidInput("memories are in no library: list documents or memories, not both")
     if thread and kind == "documents":
         raise InvalidInput("documents are in no thread: give a library, or kind memories")
     if library or kind == "documents":
-        return _listed(db, "documents", offset, library=library or None)
+        which: dict[str, Any] = {"where": {"library": {"in": scope.libraries}}} if scope else {}
+        name = inside(scope, library) or None
+        return _listed(db, scope, "documents", offset, library=name, **which)
     if thread or kind == "memories":
-        return _listed(db, "memories", offset, thread=thread or None)
+        which = {"project": scope.name} if scope else {}
+        name = inside(scope, thread) or None
+        return _listed(db, scope, "memories", offset, thread=name, **which)
     stats = db.stats()
-    libraries = db.documents.libraries()
+    libraries = _libraries(db, scope)
     lines = [
         f"Documents: {stats.documents:,} ({stats.chunks:,} passages). "
-        f"Memories: {stats.memories:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}."
+        f"Memories: {stats.memories:,}. {stats.bytes / 1e6:,.1f} MB. Model: {stats.model}.",
     ]
+    lines += [scope_line(scope)] if scope else []
     lines += [in_line(f"Job: {each}") for each in grant.jobs()]
     backlogs = (db.documents.backlog(), db.memories.backlog())
     lines += [f"Embedding: {each.note}" for each in backlogs if each.note]
@@ -362,16 +391,29 @@ def status(
     lines += [in_line(f"Library {each}") for each in named]
     if more := len(libraries) - len(named):
         lines.append(f"[{more} more libraries]")
-    if threads := db.memories.threads()[:10] if stats.memories else []:
+    if projects := db.projects.browse()[:10] if scope is None else []:
+        shown = ", ".join(f"{each.name} ({each.memories:,})" for each in projects)
+        lines.append(in_line(f"Projects: {shown}"))
+    threads = db.memories.threads() if stats.memories else []
+    if threads := [each for each in threads if scope is None or _in_thread(scope, each.name)][:10]:
         shown = ", ".join(f"{cut(each.name, 60)} ({each.memories:,})" for each in threads)
         lines.append(in_line(f"Threads: {shown}"))
     return "\n".join(lines)
 
 
+def _libraries(db: Database, scope: ProjectScope | None) -> list[Library]:
+    every = db.documents.libraries()
+    return [each for each in every if scope is None or each.name in scope.libraries]
+
+
+def _in_thread(scope: ProjectScope, thread: str) -> bool:
+    return thread == scope.name or thread.startswith(f"{scope.name}/")
+
+
 LISTED = 50  # documents or memories on a page
 
 
-def _listed(db: Database, noun: str, offset: int, **which: str | None) -> str:
+def _listed(db: Database, scope: ProjectScope | None, noun: str, offset: int, **which: Any) -> str:
     """A page of documents, by path, or of memories, newest first, and how to go on."""
     shelf: Any = db.documents if noun == "documents" else db.memories
     order = {"sort": "path"} if noun == "documents" else {}
@@ -388,7 +430,8 @@ def _listed(db: Database, noun: str, offset: int, **which: str | None) -> str:
         why = "" if offset else shelf.why_empty(**which)
         return f"None of {total:,} {noun} from offset={offset} on." + (f" {why}." if why else "")
     more = f"; go on with offset={last}" if last < total else ""
-    return "\n".join([*lines, f"[{noun} {offset + 1:,}-{last:,} of {total:,}{more}]"])
+    of = in_line(f"; project: {scope.name}") if scope else ""
+    return "\n".join([*lines, f"[{noun} {offset + 1:,}-{last:,} of {total:,}{more}{of}]"])
 
 
 MOST_HITS = 100
@@ -407,6 +450,7 @@ def search(
     kind: Kind = "all",
     library: Annotated[OptionalText, "Only its documents"] = "",
     thread: Annotated[OptionalText, "Only its memories"] = "",
+    project: Annotated[OptionalText, "Name, or all"] = "",
     tags: Annotated[OptionalTexts, "Only memories with one of them"] = NO_TEXTS,
     where: Annotated[
         OptionalObject,
@@ -430,11 +474,13 @@ def search(
     """
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
+    scope = chosen(db, project)
     found = db.search(
         _query(query),
         kind=None if kind == "all" else kind,
-        library=library or None,
-        thread=thread or None,
+        library=inside(scope, library) or None,
+        thread=inside(scope, thread) or None,
+        project=scope and scope.name,
         tags=tags or None,
         where=where,
         since=since or None,
@@ -446,7 +492,7 @@ def search(
         newer=newer or None,
         as_of=as_of or None,
     )
-    return _hits(db, found, budget, _remarks(db, found), offset)
+    return _hits(db, found, budget, [*_remarks(db, found), scope_line(scope)], offset)
 
 
 def similar(
@@ -455,11 +501,16 @@ def similar(
     """Find what is most similar to a stored document or memory, or to the passage at a line."""
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
-    given = locate(db, place)
-    found = db.similar(**given.names, kind=None if kind == "all" else kind, limit=limit)
+    given, scope = locate(db, place), chosen(db, "")
+    found = db.similar(
+        **given.names,
+        kind=None if kind == "all" else kind,
+        project=scope and scope.name,
+        limit=limit,
+    )
     why = found.reasons.get("vector", "")
     remarks = [f"Nothing can be compared with it: {why}."] if why else []
-    return _hits(db, found, budget, remarks)
+    return _hits(db, found, budget, [*remarks, scope_line(scope)])
 
 
 def grep(
@@ -471,17 +522,20 @@ def grep(
     kind: Kind = "all",
     library: OptionalText = "",
     thread: OptionalText = "",
+    project: OptionalText = "",
     limit: int = 50,
 ) -> str:
     """Find and count all lines that match, as path:line: text."""
     within("limit", limit, 1, MOST_LINES)
+    scope = chosen(db, project)
     found = db.grep(
         pattern,
         literal=literal,
         case_sensitive=not ignore_case,
         kind=None if kind == "all" else kind,
-        library=library or None,
-        thread=thread or None,
+        library=inside(scope, library) or None,
+        thread=inside(scope, thread) or None,
+        project=scope and scope.name,
         limit=limit,
     )
     lines = [
@@ -497,7 +551,7 @@ def grep(
         )
     else:
         lines.append(f"[lines that match: {found.total:,}]")
-    return "\n".join([*lines, *([f"{found.note}."] if found.note else [])])
+    return "\n".join([*lines, *([f"{found.note}."] if found.note else []), scope_line(scope)])
 
 
 def verify(
@@ -510,33 +564,34 @@ def verify(
     """Check a quotation before you cite it: it stands there exactly, with other spacing or hyphens,
     in other case, elsewhere, or is absent.
     """
+    scope = chosen(db, "")
+    names: dict[str, Any] = {"project": scope and scope.name}
     if place.strip():
-        found = db.verify(quotation, **locate(db, place).names, page=page or None)
+        names |= locate(db, place).names
     elif page:
         raise InvalidInput(f"page {page} of what? give place, too")
-    else:
-        found = db.verify(quotation)
+    found = db.verify(quotation, page=page or None, **names)
     if found.item is None or not found.text:
         read = f"{found.searched:,} texts were read" + (f"; {found.note}" if found.note else "")
         return (
             f"absent: these words are in no stored text ({read}). Do not quote them; search for "
-            "what was meant."
+            f"what was meant. {scope_line(scope)}"
         )
-    told = in_line(place_of(found.item, found.first_line, found.last_line))
+    where = in_line(place_of(found.item, found.first_line, found.last_line))
     if found.status == "elsewhere":
-        told = f"not there, but at {told}"
+        where = f"not there, but at {where}"
     if found.page is not None:
-        told += f", p. {found.page}"
+        where += f", p. {found.page}"
     if isinstance(found.item, Document) and found.item.extracted:
-        told += ", lines of the extracted text"
+        where += ", lines of the extracted text"
     if not found.case:
-        told += ", with other capital or small letters"
+        where += ", with other capital or small letters"
     elif not found.exact:
-        told += ", with other spacing or marks"
+        where += ", with other spacing or marks"
     digests = f"SHA-256 of the text {found.text_sha256}"
     if isinstance(found.item, Document) and found.item.hash != found.text_sha256:
         digests += f", of its source {found.item.hash}"
-    lines = [f"{found.status}: {told} ({digests})"]
+    lines = [f"{found.status}: {where} ({digests})"]
     if not found.exact:
         lines.append(f"It stands there as: {cut(found.text, 1000)}")
     if isinstance(found.item, Memory) and found.item.validity:
@@ -627,7 +682,7 @@ def _hits_since(
     return remarks
 
 
-THREAD = "general"
+THREAD, LIBRARY = "general", "default"
 _SKIPPED = 20  # files that were skipped or have vanished which a reply names
 _FAILURES = 5  # files that could not be read which a reply names
 
@@ -636,7 +691,8 @@ def remember(
     db: Database,
     *,
     text: str,
-    thread: Annotated[str, "Its topic or project"] = THREAD,
+    thread: Annotated[str, "Its topic"] = THREAD,
+    project: OptionalText = "",
     tags: OptionalTexts = NO_TEXTS,
     metadata: OptionalObject = NOTHING,
     replace: Annotated[OptionalText, "memory:N that this corrects"] = "",
@@ -670,13 +726,14 @@ def remember(
         )
         was = f"It replaces {place_of(old)}, which was: {cut(old.text, 200)}"
         return _changed("remembered", done.memory, done.note, was)
-    near = db.memories.near(text)
+    scope = chosen(db, project, new=True)
+    near = db.memories.near(text, project=scope and scope.name)
     for each in near:
         if each.same and not any(holds.values()):
             since = f"It is remembered already, since {each.memory.created_at[:10]}."
             return _changed("known", each.memory, "", since)
     stored = db.memories.add(
-        thread,
+        inside(scope, thread, THREAD),
         "agent",
         text,
         tags=tags or None,
@@ -719,7 +776,7 @@ def ingest(
     *,
     source: Annotated[str, "File, folder or URL; with text, a name for it: notes/tea.md"],
     text: OptionalText = "",
-    library: str = "default",
+    library: str = LIBRARY,
     title: OptionalText = "",
     metadata: OptionalObject = NOTHING,
     replace: Flag = False,
@@ -729,6 +786,7 @@ def ingest(
     replaced; by `text` only with `replace`. What takes long goes on as a job, shown by `status`.
     """
     source = not_blank("source", source, ": give a file, a folder, a URL, or a name")
+    library = inside(chosen(db, "", new=True), library, LIBRARY)
     if text.strip():
         return _ingested(
             db.documents.ingest_text(
@@ -792,7 +850,7 @@ def update(
             given.item.id,
             metadata_patch=patch or None,
             title=title or None,
-            library=library or None,
+            library=inside(chosen(db, ""), library) or None,
         )
     )
     if not tags:
@@ -881,31 +939,37 @@ def _synced(db: Database, done: Synced) -> str:
 
 VERSION = "1.0.0"
 # Characters of the libraries and threads in the instructions.
-_ABOUT = 700
+_ABOUT = 600
 
 
 def about(db: Database) -> str:
     """What the file holds, for the instructions: libraries, largest first, and threads."""
-    libraries = sorted(db.documents.libraries(), key=lambda each: (-each.documents, each.name))
+    scope = chosen(db, "")
+    libraries = sorted(_libraries(db, scope), key=lambda each: (-each.documents, each.name))
     lines = [
         f"- {each.name}: {counted(each.documents, 'document', 'documents')}"
         + (f", {cut(' '.join(each.description.split()), 150)}" if each.description else "")
         for each in libraries
     ]
-    if memories := db.memories.count():
+    project = scope and scope.name
+    if memories := db.memories.count(project=project):
         # Counting all threads would take too long for a handshake.
-        newest = dict.fromkeys(each.thread for each in db.memories.browse(limit=50))
+        shown = db.memories.browse(limit=50, project=project)
+        newest = dict.fromkeys(each.thread for each in shown)
         threads = ", ".join(cut(each, 40) for each in list(newest)[:8])
         told = counted(memories, "memory", "memories")
         lines.insert(0, f"- {told}, newest threads: {threads}")
     if not lines:
-        return "Nothing is stored yet."
+        return (
+            f"Nothing is stored yet in project {project}." if project else "Nothing is stored yet."
+        )
     kept: list[str] = []
     while len(kept) < len(lines) and sum(map(len, kept)) + len(lines[len(kept)]) < _ABOUT:
         kept.append(lines[len(kept)])
     if left := len(lines) - len(kept):
         kept.append(f"- and {left:,} more libraries")
-    return "\n".join(["Stored now:", *map(in_line, kept)])
+    of = f" in project {project}" if project else ""
+    return "\n".join([in_line(f"Stored now{of}:"), *map(in_line, kept)])
 
 
 def failure(tool: str, error: MCPVectorDBError) -> Reply:

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Config, Damaged, Database, InvalidInput
+from mcpvectordb import Chunk, Config, Damaged, Database, Hit, InvalidInput, Memory, NotFound
 from mcpvectordb.projects import folders
 from tests.core.projects.test_folders import git, git_only, repository
 
@@ -163,3 +164,159 @@ def test_a_file_with_projects_that_nobody_wrote_is_not_merged(
         sql.execute("INSERT INTO settings VALUES ('project:path:/x', ?)", (json.dumps(value),))
     with Database(tmp_path / "a.db") as db, pytest.raises(Damaged, match="not merged"):
         db.merge(tmp_path / "bad.db")
+
+
+def remember(db: Database, thread: str, text: str) -> int:
+    return db.memories.add(thread, "user", text).memory.id
+
+
+def texts(found: Iterable[Hit[Memory | Chunk]]) -> set[str]:
+    return {hit.item.text for hit in found}
+
+
+@pytest.fixture
+def two(db: Database) -> Database:
+    """Memories and documents of the projects app and app-2, whose names begin alike."""
+    for project in ("app", "app-2", "app 2", "apple"):
+        for thread in (project, f"{project}/claude-code 1"):
+            remember(db, thread, f"The pump of {thread} is blue.")
+        for library in (project, f"{project}/docs"):
+            db.documents.ingest_text(f"The valve of {library}.", source="v", library=library)
+    remember(db, "app0", "The pump of app0 is blue.")
+    return db
+
+
+OF_APP = {"The pump of app is blue.", "The pump of app/claude-code 1 is blue."}
+DOCUMENTS_OF_APP = {"The valve of app.", "The valve of app/docs."}
+
+
+def test_a_scope_has_the_threads_and_libraries_of_one_project_alone(two: Database) -> None:
+    assert {each.text for each in two.memories.browse(limit=50, project="app")} == OF_APP
+    assert two.memories.count(project="app") == 2
+    assert texts(two.memories.search("pump", limit=50, project="app")) == OF_APP
+    found = two.search("pump or valve", limit=50, project="app")
+    assert texts(found) == OF_APP | DOCUMENTS_OF_APP
+    lines = two.grep("pump|valve", project="app")
+    assert {each.text for each in lines} == OF_APP | DOCUMENTS_OF_APP
+    shown = two.context("pump", project="app", budget=4000).text
+    assert "app/claude-code 1" in shown and "apple" not in shown
+    assert two.verify("The pump of apple is blue.", project="app").status == "absent"
+    assert two.verify("The pump of apple is blue.").status == "exact"
+    assert {
+        each.memory.thread for each in two.memories.near("The pump is blue.", project="app")
+    } <= {
+        "app",
+        "app/claude-code 1",
+    }
+
+
+def test_a_prefix_of_threads_is_looked_up_in_the_index(two: Database) -> None:
+    explained = two.memories.browse(project="app", explain=True).explained
+    assert explained is not None
+    plan = str(explained)
+    assert "SCAN x" not in plan and "contexts_by_thread" in plan
+
+
+def test_a_library_that_follows_a_folder_of_a_project_belongs_to_it(
+    db: Database, tmp_path: Path
+) -> None:
+    for each in ("app/docs", "app/inner/docs", "apple"):
+        (tmp_path / each).mkdir(parents=True)
+    db.projects.resolve(tmp_path / "app")
+    db.projects.resolve(tmp_path / "app/inner")
+    for name, folder in (("manuals", "app/docs"), ("deep", "app/inner/docs"), ("fruit", "apple")):
+        db.documents.add_library(name, tmp_path / folder)
+    assert db.projects.scope("app").libraries == ["app", "manuals"]
+    assert db.projects.scope("inner").libraries == ["inner", "deep"]
+
+
+def test_projects_are_listed_with_what_belongs_to_them(two: Database, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    two.projects.resolve(tmp_path / "app")
+    [found] = two.projects.browse()
+    assert (found.name, found.memories, found.threads, found.documents) == ("app", 2, 2, 2)
+    assert found.keys == (folders.path_key((tmp_path / "app").resolve()),)
+
+
+def test_a_name_means_a_project_that_there_is(two: Database, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert two.projects.chosen("app") == "app"
+    assert two.projects.chosen() is None
+    assert two.projects.chosen("all") is None
+    assert two.projects.chosen("auto", folder=tmp_path / "folder") == "folder"
+    assert two.projects.chosen("fresh", new=True) == "fresh"
+    with pytest.raises(NotFound, match="folder"):
+        two.projects.chosen("foldr")
+    with pytest.raises(InvalidInput, match="slashes"):
+        two.projects.chosen("a/b")
+
+
+def test_a_rename_takes_threads_and_libraries_along_and_can_be_undone(
+    two: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/a.md").write_text("# A\n\nThe hose.\n")
+    two.documents.add_library("app/files", tmp_path / "files")
+    two.documents.sync()
+    two.projects.resolve(tmp_path / "app")
+    before = two.memories.browse(project="app", limit=50).items
+    seen: list[int] = []
+    moved = two.projects.rename("app", "engine", progress=lambda each: seen.append(each.done or 0))
+    assert moved == 5 and seen[-1] == 5
+    assert two.projects.resolve(tmp_path / "app").name == "engine"
+    assert two.memories.count(project="app") == 0
+    after = two.memories.browse(project="engine", limit=50).items
+    assert [each.updated_at for each in after] == [each.updated_at for each in before]
+    assert {each.thread for each in after} == {"engine", "engine/claude-code 1"}
+    assert "engine/files" in two.projects.scope("engine").libraries
+    [synced] = two.documents.sync()
+    assert (synced.library, synced.unchanged, synced.indexed) == ("engine/files", 1, 0)
+    assert two.projects.chosen("app") == "engine", "the former name still means it"
+
+    two.undo()
+    assert two.projects.resolve(tmp_path / "app").name == "app"
+    assert {each.text for each in two.memories.browse(limit=50, project="app")} == OF_APP
+    assert two.documents.count(library="app/files") == 1
+    two.redo()
+    assert two.projects.resolve(tmp_path / "app").name == "engine"
+
+
+def test_merged_projects_are_one_and_an_undo_parts_them(two: Database, tmp_path: Path) -> None:
+    for each in ("app", "apple"):
+        (tmp_path / each).mkdir()
+        two.projects.resolve(tmp_path / each)
+    two.documents.delete(library="apple")
+    two.documents.delete(library="apple/docs")
+    with pytest.raises(InvalidInput, match="merge them"):
+        two.projects.rename("apple", "app")
+    two.projects.merge("apple", "app")
+    assert two.projects.resolve(tmp_path / "apple").name == "app"
+    assert two.memories.count(project="app") == 4
+    two.undo()
+    assert two.projects.resolve(tmp_path / "apple").name == "apple"
+    assert two.memories.count(project="app") == 2
+
+
+def test_projects_with_the_same_document_are_not_merged(two: Database) -> None:
+    for each in ("app", "apple"):
+        two.projects.chosen(each)
+    with pytest.raises(InvalidInput, match="already has a document"):
+        two.projects.merge("app", "apple")
+    assert two.memories.count(project="app") == 2
+    assert two.documents.count(library="app") == 1
+
+
+def test_a_folder_that_was_moved_is_given_to_its_project(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    db.projects.resolve(tmp_path / "app")
+    remember(db, "app", "It is green.")
+    (tmp_path / "app").rename(tmp_path / "moved")
+    assert db.projects.resolve(tmp_path / "moved").name == "moved"
+    assert db.projects.move("app", tmp_path / "moved").name == "app"
+    assert db.projects.resolve(tmp_path / "moved").name == "app"
+    assert len(settings(db, "project:")) == 1, "the old folder is forgotten"
+    with pytest.raises(InvalidInput, match="no folder"):
+        db.projects.move("app", tmp_path / "nowhere")
+    with pytest.raises(NotFound):
+        db.projects.move("other", tmp_path / "moved")
