@@ -103,22 +103,11 @@ def test_scores_fall_from_one_to_zero(store: LangChainStore) -> None:
     assert scores == sorted(scores, reverse=True) and all(0 <= each <= 1 for each in scores)
 
 
-def test_replacing_a_text_replaces_its_metadata(store: LangChainStore) -> None:
-    store.add_documents([Document(page_content="Water at 90.", metadata={"x": 1}, id="tea")])
-    [tea] = store.get_by_ids(["tea"])
-    assert tea.page_content == "Water at 90." and tea.metadata == {"x": 1}
-
-
 def test_front_matter_in_a_text_is_text(store: LangChainStore) -> None:
     text = "---\nyear: 1\n---\nBody."
     store.add_texts([text], [{"mine": True}], ids=["front"])
     [found] = store.get_by_ids(["front"])
     assert found.page_content == text and found.metadata == {"mine": True}
-
-
-def test_documents_come_in_the_order_of_their_ids(store: LangChainStore) -> None:
-    found = store.get_by_ids(["milk", "nobody", "tea", "milk"])
-    assert [each.id for each in found] == ["milk", "tea"]
 
 
 def test_deleting_everything_leaves_other_libraries(store: LangChainStore) -> None:

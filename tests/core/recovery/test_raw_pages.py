@@ -60,10 +60,6 @@ def test_only_ordinary_tables_are_read(path: Path) -> None:
     ]
 
 
-def test_a_sound_table_is_read_completely(path: Path, settings: list[tuple[str, str]]) -> None:
-    assert read(path, "settings") == (set(settings), False)
-
-
 def test_rows_on_both_sides_of_damaged_pages_are_read(
     path: Path, settings: list[tuple[str, str]]
 ) -> None:
@@ -90,13 +86,6 @@ def test_bytes_that_are_not_utf_8_are_replaced_in_a_text(
     path.write_bytes(data[:place] + b"m\xffdel" + data[place + 5 :])
     found, unreadable = read(path, "models")
     assert not unreadable and "m\ufffddel 77" in {row[1] for row in found}
-
-
-def test_the_damaged_file_is_not_touched(path: Path, settings: list[tuple[str, str]]) -> None:
-    spoil(path, "models", 1)
-    before = path.read_bytes()
-    read(path, "models")
-    assert path.read_bytes() == before
 
 
 def test_bytes_that_became_text_are_read_as_bytes(

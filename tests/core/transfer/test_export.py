@@ -355,12 +355,6 @@ def test_equal_names_are_told_apart_by_the_id_also_where_case_does_not_count() -
     assert first == "d/Tea.md" and second == "d/tea tea.md.md" and third == "d/TEA TEA.md"
 
 
-@pytest.mark.parametrize("thread", ["../../x", "/etc", "..\\x", "a/../../b", "..", "."])
-def test_a_thread_does_not_leave_its_folder_either(thread: str) -> None:
-    place, inner, name = FileNames().of(["contexts", thread], "1", "1").split("/")
-    assert place == "contexts" and name == "1.md" and not inner.startswith(".")
-
-
 texts = st.text(st.characters(codec="utf-8"), max_size=300) | st.text("./\\ aA:", max_size=12)
 
 
