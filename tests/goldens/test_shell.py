@@ -1,4 +1,4 @@
-"""What every command prints with --json."""
+"""What every command prints with --json, and those that find or list something as text."""
 
 from __future__ import annotations
 
@@ -60,11 +60,50 @@ COMMANDS = [
     "compact",
     "salvage house.db saved.db",
 ]
+# The same and more as people read it, before anything is changed.
+AS_TEXT = [
+    "search key --files",
+    "search key --md",
+    "search key --csv",
+    "search key --xml",
+    "search key --explain --mode text",
+    "search key --json --md",
+    "search key --csv --xml",
+    "search key --expand",
+    "search key --unit document --expand",
+    "search key --newer 30d",
+    "search key --newer lately",
+    *(f"search zebra --{form}" for form in ("files", "md", "csv", "xml")),
+    "list notes",
+    "list notes/2026",
+    "list tea.md",
+    "list --where metadata.x=1",
+    "get tea.md",
+    "get tea.md:2 --lines 1 --line-numbers",
+    "get tea.md:1:1",
+    "get tea.md:99",
+    "get tea.md --lines 0",
+    "multi-get notes/*.md --lines 1",
+    "multi-get keys.md,tea.md,keys.md --max-bytes 60",
+    "multi-get *.txt",
+    "grep tea|pump",
+    "grep -F -i TEA --limit 1",
+    "grep nowhere",
+    "verify rotated%every%ninety%days",
+    "verify ROTATED%every",
+    "verify rotated%every tea.md",
+    "verify xylophone",
+    "library list",
+    "history tea.md",
+    "update tea.md",
+    "delete tea.md nowhere.md",
+    "delete keys.md tea.md:2",
+]
 # They need a server, a real model or minutes; their own tests have them.
 WITHOUT = {"publish", "web", "serve", "setup", "grant"}
 
 
-def test_every_command_prints_the_recorded_json(
+def test_every_command_prints_what_is_recorded(
     house: Database, tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -73,9 +112,9 @@ def test_every_command_prints_the_recorded_json(
     house.close()
     shutil.copy(tmp_path / "house.db", tmp_path / "notes.db")
     shell, printed = Commands(tmp_path), []
-    for line in COMMANDS:
+    for number, line in enumerate([*AS_TEXT, *COMMANDS]):
         words = [word.replace("%", " ") for word in line.split()]
-        json_too = ["--json"] if _takes_json(words) else []
+        json_too = ["--json"] if number >= len(AS_TEXT) and _takes_json(words) else []
         result = shell.invoke(*words, *json_too)
         printed.append(
             {

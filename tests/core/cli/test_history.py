@@ -21,22 +21,6 @@ def test_a_mistaken_deletion_is_back_with_one_command(notes: Commands) -> None:
     assert isinstance(notes.invoke("get", "tea.md").exception, NotFound)
 
 
-def test_undo_says_the_change_that_it_takes_back(notes: Commands) -> None:
-    notes.run("delete", "tea.md")
-    notes.run("delete", "plan.md")
-    for name in ("plan.md", "tea.md"):
-        done = notes.invoke("undo", "--yes")
-        assert "deleted notes/" in done.stderr and name in done.stderr
-        assert "restored notes/" in done.stdout and name in done.stdout
-
-
-def test_where_nobody_can_be_asked_nothing_is_undone(notes: Commands) -> None:
-    notes.run("delete", "tea.md")
-    refused = notes.invoke("undo")
-    assert refused.exit_code == 1 and "say --yes" in refused.stderr
-    assert isinstance(notes.invoke("get", "tea.md").exception, NotFound)
-
-
 def test_a_diff_shows_what_changes_did(notes: Commands) -> None:
     notes.run("delete", "plan.md")
     shown = notes.run("history", "plan.md", "--diff")

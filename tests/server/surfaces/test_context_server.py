@@ -124,18 +124,6 @@ def asked(name: str, query: str = "apple") -> dict[str, str]:
 # search_context, get_context_by_ids, list_threads, get_statistics
 
 
-def test_listed_texts_are_cut_at_a_space(tools: Tools) -> None:
-    tools.store("word " * 100)
-    tools.store("x" * 150)
-    tools.store("y" * 151)
-    entries = tools.search_context()["results"]
-    assert [(entry["text_content"], entry["is_truncated"]) for entry in entries] == [
-        ("y" * 150 + "...", True),
-        ("x" * 150, False),
-        ("word " * 29 + "word...", True),
-    ]
-
-
 @given(text=st.text(st.sampled_from("ab \n"), max_size=200))
 def test_a_preview_is_a_beginning_of_the_text(text: str) -> None:
     shown = preview(text)
@@ -224,14 +212,6 @@ def test_bad_filters_are_a_normal_result_with_a_message_for_each(fruit: Tools) -
 
 
 # semantic_search_context
-
-
-def test_without_a_model_the_error_of_semantic_search_says_what_to_install(
-    without_model: Tools,
-) -> None:
-    assert without_model.refused("semantic_search_context", query="apple").startswith(
-        "Semantic search is not available: "
-    )
 
 
 def test_blank_queries_are_errors_and_an_empty_store_is_none(tools: Tools) -> None:
@@ -361,44 +341,6 @@ def test_images_come_back_as_they_went_in(tools: Tools) -> None:
         assert "images" not in search()["results"][0]
     plain = tools.store("no picture")
     assert "images" not in whole(tools, plain) and whole(tools, plain)["content_type"] == "text"
-
-
-@pytest.mark.parametrize(
-    ("image", "message"),
-    [
-        ({}, "images[1] has no data"),
-        ({"data": " "}, "images[1] has no data"),
-        ({"data": 5}, "images[1] has no data"),
-        ({"data": "not base64!"}, "images[1].data is not base64"),
-        ({"data": "YQ"}, "images[1].data is not base64"),
-        ({"data": PIXEL, "mime_type": 5}, "images[1].mime_type"),
-        ({"data": PIXEL, "metadata": 5}, "image 1's metadata"),
-        ("picture", "images[1] must be an object"),
-        ({"data": base64.b64encode(b"x" * 101).decode()}, "image 1 is 101 bytes"),
-    ],
-)
-def test_a_bad_image_is_named_by_its_index_and_nothing_is_stored(
-    image: Any, message: str, path: Path
-) -> None:
-    with opened(path, max_image_bytes=100, max_image_bytes_total=150) as db:
-        tools = Tools(db)
-        store = partial(tools.refused, "store_context", thread_id="t", source="user", text="x")
-        assert message in store(images=[{"data": PIXEL}, image])
-        hundred = {"data": base64.b64encode(b"x" * 100).decode()}
-        assert "150" in store(images=[hundred, hundred])
-        assert tools.found() == []
-
-
-def test_without_a_model_a_note_says_that_the_embedding_is_pending(path: Path) -> None:
-    with opened(path) as db:
-        Tools(db).store("tea")
-    with Database(path, config=Config(rerank_memories=False)) as db:
-        tools = Tools(db)
-        stored = tools.store_context(thread_id="t", source="user", text="water")
-        assert stored["message"] == "Context stored with 0 images"
-        assert stored["note"].startswith("stored and found by words, but not yet by meaning: ")
-        assert "embedding" not in tools.update_context(context_id=1, text="milk")["updated_fields"]
-        assert tools.found("fts_search_context", query="milk") == [1]
 
 
 # Batches

@@ -150,33 +150,6 @@ def test_a_batch_names_the_item_whose_argument_was_ignored(db: Database) -> None
     )
 
 
-def test_openrag_names_it_beside_its_message(db: Database) -> None:
-    db.documents.ingest_text("tea", source="a.txt")
-    arguments = {"query": "zzz", "min_similarity": 1, "maxResult": 3}
-    reply = ask(service(db, load("openrag")), "query_documents", arguments).structured_content
-    assert reply["message"] == "No results found matching the query"
-    assert "did you mean max_results? It was not given, so it is 5." in reply["note"]
-
-
-def test_qmd_names_it_in_its_note_beside_the_one_text_that_is_specified(db: Database) -> None:
-    asked = {"query": "x", "collection": "notes", "limt": 3}
-    reply = ask(service(db, load("qmd")), "search", asked)
-    assert [block.text for block in reply.content] == ['No results found for "x"']
-    missing, unknown = reply.structured_content["note"].split("; ", 1)
-    assert "no collection" in missing and "did you mean limit?" in unknown
-
-
-def test_a_list_of_entries_has_it_beside_them(db: Database) -> None:
-    db.memories.add("t", "user", "x")
-    asked = {"context_ids": [1], "images": True}
-    reply = ask(service(db, load("context_server")), "get_context_by_ids", asked)
-    assert [each["id"] for each in reply.structured_content["result"]] == [1]
-    assert "did you mean include_images?" in reply.structured_content["note"]
-    assert [json.loads(block.text) for block in reply.content] == [
-        reply.structured_content["result"]
-    ]
-
-
 @pytest.mark.parametrize("name", ["qmd", "desk"])
 def test_a_name_that_cannot_be_sent_back_does_no_harm(db: Database, name: str) -> None:
     reply = call(expose([load(name)])["search"], db, {"query": "x", "half\ud800": 1})

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from mcpvectordb_server.surfaces.qmd import SURFACE
 from tests.server.clients import VERSIONS, ask, exchange, service, talk, valid
 from tests.support import Letters, search_documents
 
-SEARCHES = ("search", "vsearch", "query")
 QUALITY = weights.installed(CATALOGUE[RERANKER], Path("nowhere"))
 NOTES = {
     "tea.md": "# Green tea\n\nWater at 80 degrees.\nPour it over the leaves.\nWait for two "
@@ -95,18 +93,6 @@ def calls(notes: Database) -> Calls:
 # What all three searches answer
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("query", ["", "  "])
-def test_a_blank_query_finds_nothing(name: str, query: str, calls: Calls) -> None:
-    result = calls.raw(name, query=query)
-    assert (result.is_error, result.structured_content["results"]) == (False, [])
-    assert result.content[0].text == f'No results found for "{query}"'
-
-
-def test_a_document_without_a_heading_has_the_name_of_its_file_as_title(calls: Calls) -> None:
-    assert calls.results("search", query="kettles")[0]["title"] == "untitled"
-
-
 def test_min_score_is_compared_before_rounding_where_scores_are_similarities(
     calls: Calls, notes: Database
 ) -> None:
@@ -120,18 +106,6 @@ def test_min_score_is_compared_before_rounding_where_scores_are_similarities(
     last = calls.results("query", query="tea")[-1]
     assert calls.results("query", query="tea", minScore=last["score"])[-1] == last
     assert last not in calls.results("query", query="tea", minScore=last["score"] + 0.01)
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_the_limit_is_respected_and_0_returns_nothing(
-    name: str, calls: Calls, notes: Database
-) -> None:
-    for number in range(12):
-        notes.documents.ingest_text(f"tea number {number}", source=f"{number}.md")
-    assert len(calls.results(name, query="tea", minScore=0)) == 10
-    assert len(calls.results(name, query="tea", minScore=0, limit=2.0)) == 2
-    assert calls.results(name, query="tea", limit=0) == []
-    assert calls.error(name, query="tea", limit=-1).startswith("limit must be 0 to 1000, not -1")
 
 
 # vsearch
@@ -185,37 +159,6 @@ def body(calls: Calls, **arguments: Any) -> str:
     return text.removeprefix("<!-- Context: my notes -->\n\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({}, NOTES["tea.md"]),
-        ({"fromLine": 5}, "Wait for two minutes.\nDrink."),
-        ({"fromLine": 3, "maxLines": 1}, "Water at 80 degrees."),
-        ({"maxLines": 1}, "# Green tea"),
-        ({"maxLines": 0}, ""),
-        ({"maxLines": 100}, NOTES["tea.md"].rstrip()),
-        ({"fromLine": 0, "maxLines": 1}, "# Green tea"),
-        ({"fromLine": -7, "maxLines": 1}, "# Green tea"),
-        ({"fromLine": 7}, ""),
-        ({"fromLine": 1000}, ""),
-        ({"file": "notes/tea.md:5"}, "Wait for two minutes.\nDrink."),
-        ({"file": "notes/tea.md:6", "fromLine": 1}, "Drink."),
-        ({"file": "tea.md:3:2", "maxLines": 1}, "Water at 80 degrees.\nPour it over the leaves."),
-        ({"lineNumbers": True, "fromLine": 5}, "5: Wait for two minutes.\n6: Drink."),
-        ({"lineNumbers": True, "maxLines": 2}, "1: # Green tea\n2: "),
-        ({"file": "notes/tea.md:6", "lineNumbers": True}, "6: Drink."),
-    ],
-)
-def test_parts_of_documents(arguments: dict[str, Any], expected: str, calls: Calls) -> None:
-    assert body(calls, **{"file": "notes/tea.md", **arguments}) == expected
-
-
-def test_a_negative_number_of_lines_is_an_error(calls: Calls) -> None:
-    for name, argument in (("get", "file"), ("multi_get", "pattern")):
-        said = calls.error(name, **{argument: "tea.md"}, maxLines=-1)
-        assert said == "maxLines must be 0 or more, not -1"
-
-
 def test_uris_are_encoded_as_in_javascript_and_can_be_read_again(
     db: Database, tmp_path: Path
 ) -> None:
@@ -251,19 +194,6 @@ def test_a_very_long_document_comes_in_parts(calls: Calls, notes: Database, root
 # multi_get
 
 
-def test_missing_names_of_a_list_are_reported_first(calls: Calls, root: Path) -> None:
-    docid = "#" + hashlib.sha256((root / "chinese.md").read_bytes()).hexdigest()[:6]
-    texts = calls.texts(
-        "multi_get", pattern=f"tea.md, te.md, {docid} ,notes/tea.md,nowhere-near-anything.md,"
-    )
-    assert texts == [
-        "Document not found: te.md\n\nDid you mean one of these?\n  - notes/tea.md\n\n"
-        "Document not found: nowhere-near-anything.md",
-        "<!-- Context: my notes -->\n\n" + NOTES["tea.md"],
-        "<!-- Context: my notes -->\n\n" + NOTES["chinese.md"],
-    ]
-
-
 def test_a_list_of_too_many_names_is_refused_before_any_lookup(calls: Calls) -> None:
     names = ",".join(f"{number}.md" for number in range(201))
     said = calls.error("multi_get", pattern=names)
@@ -297,16 +227,6 @@ def test_large_documents_are_named_first_and_not_read(
         text.startswith("[SKIPPED")
         for text in calls.texts("multi_get", pattern="big/*.md", maxBytes=0)
     )
-
-
-def test_truncated_documents_report_how_many_lines_are_missing(calls: Calls) -> None:
-    assert calls.texts("multi_get", pattern="tea.md", maxLines=2) == [
-        "<!-- Context: my notes -->\n\n# Green tea\n\n\n[... truncated 4 more lines]"
-    ]
-    assert calls.texts("multi_get", pattern="tea.md", maxLines=2, lineNumbers=True) == [
-        "<!-- Context: my notes -->\n\n1: # Green tea\n2: \n\n[... truncated 4 more lines]"
-    ]
-    assert "truncated" not in calls.texts("multi_get", pattern="tea.md", maxLines=6)[0]
 
 
 def test_files_that_do_not_fit_into_a_reply_are_counted(

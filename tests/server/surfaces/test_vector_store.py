@@ -50,17 +50,6 @@ def test_numbers_that_json_does_not_have_are_refused(number: float, db: Database
     assert call(search, db, {"query": [1.0, number]}).structured == BAD_QUERY
 
 
-def test_an_absent_embedding_is_a_bad_one(tool: Ask) -> None:
-    assert tool("vector_add", id="a") == BAD_EMBEDDING
-    assert tool("vector_search") == BAD_QUERY
-
-
-def test_an_embedding_that_is_too_long_is_refused_with_the_limit(tool: Ask) -> None:
-    assert tool("vector_add", id="a", embedding=[0.5] * 16_385) == {
-        "error": "embedding has 16,385 numbers; an embedding has 1 to 16,384"
-    }
-
-
 # vector_search
 
 

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from mcpvectordb import Database, Image, InvalidInput
-from mcpvectordb_server.surface import expose
-from mcpvectordb_server.surfaces import NAMES, load
+from mcpvectordb import Database, Image
+from mcpvectordb_server.surfaces import load
 from mcpvectordb_server.surfaces.desk import (
     SURFACE,
-    room_of,
 )
 from tests.server.clients import VERSIONS, ask, exchange, service
 from tests.server.surfaces.desk.agent import Agent
-from tests.support import Gated, Letters
+from tests.support import Letters
 
 
 def handshake(db: Database, version: str = VERSIONS[-1]) -> tuple[str, list[dict[str, Any]]]:
@@ -46,15 +44,6 @@ def test_the_handshake_says_what_is_stored_now(db: Database, tmp_path: Path, ver
     assert "- notes: 1 document, what I wrote" in hello["instructions"]
     assert "- 1 memory, newest threads: kitchen" in hello["instructions"]
     assert "never instructions" in hello["instructions"]
-
-
-def test_other_surfaces_keep_their_names_beside_it() -> None:
-    offered = expose([load(name) for name in NAMES])
-    assert {"desk_search", "read", "grep", "remember", "ingest", "verify", "desk_status"} <= set(
-        offered
-    )
-    assert offered["search"].surface.name == "mcpvectordb"
-    assert NAMES[-1] == "desk"
 
 
 # Search
@@ -162,12 +151,6 @@ def test_what_cannot_be_searched_is_an_error_that_says_why(
 # Passages within a budget
 
 
-@pytest.mark.parametrize("budget", [0, 99, 40_001, -5])
-def test_a_budget_has_bounds(budget: int) -> None:
-    with pytest.raises(InvalidInput, match="budget"):
-        room_of(budget)
-
-
 # Read
 
 
@@ -224,13 +207,6 @@ def test_a_line_longer_than_the_budget_is_cut(db: Database) -> None:
     agent("ingest", source="long.md", text="word " * 5_000)
     part = agent("read", place="long.md", budget=200)
     assert len(part.text) <= 800 and "[…]" in part.text
-
-
-def test_a_long_memory_is_cut(db: Database) -> None:
-    agent = Agent(db)
-    place = agent("remember", text="word " * 5_000).place
-    part = agent("read", place=place, budget=200)
-    assert len(part.text) <= 1_000 and "larger budget" in part.text
 
 
 def test_metadata_is_shown_in_one_line_of_bounded_length(db: Database) -> None:
@@ -296,18 +272,6 @@ def test_read_gives_the_path_on_disk(agent: Agent, folder: Path) -> None:
     assert f" · {folder / 'handbook/travel.md'}" in head
 
 
-def test_an_ambiguous_name_changes_nothing(db: Database) -> None:
-    agent = Agent(db)
-    for library in ("a", "b"):
-        agent("ingest", source="x/tea.md", text=f"tea of {library}", library=library)
-    assert "may mean 2 documents" in agent.refused("forget", place="tea.md")
-    assert "may mean 2 documents" in agent.refused("update", place="tea.md", title="T")
-    assert "whole document" in agent.refused("forget", place="a/x/tea.md:1")
-    assert db.documents.count() == 2
-    agent("forget", place="a/x/tea.md")
-    assert [each.library for each in db.documents.browse()] == ["b"]
-
-
 def test_updates_that_cannot_be_are_refused(db: Database) -> None:
     agent = Agent(db)
     agent("remember", text="tea")
@@ -356,14 +320,6 @@ def test_what_replaces_a_memory_keeps_the_rest_of_it(db: Database) -> None:
     assert "memory:1 was replaced by memory:2" in agent.refused(
         "remember", text="tea at six", replace="memory:1"
     )
-
-
-def test_a_contradiction_is_told_with_both_values(db: Database) -> None:
-    agent = Agent(db)
-    agent("remember", text="The port is 5432.")
-    said = agent("remember", text="The port is 5433.")
-    assert "It contradicts memory:1 (The port is 5432.): 5432 there, 5433 here." in said.text
-    assert db.memories.count() == 2
 
 
 def test_the_server_says_what_a_memory_is_from_and_no_tool_can_raise_it(db: Database) -> None:
@@ -460,18 +416,6 @@ def test_a_long_ingest_becomes_a_job_that_status_shows(path: Path, tmp_path: Pat
             pass
         assert done.status == "indexed"
         assert "Job:" not in agent("status").text
-
-
-def test_what_waits_for_its_embedding_is_said(path: Path) -> None:
-    embedder = Gated()
-    with Database(path, embedder=embedder) as db:
-        db.embed_in_background(wait=0)
-        agent = Agent(db)
-        done = agent("ingest", source="tea.md", text="green tea")
-        assert "by words now" in done.text
-        assert "Not searched by meaning" in agent("search", query="tea").text
-        assert "Embedding: no passage is embedded yet" in agent("status").text
-        embedder.gate.set()
 
 
 def test_names_cannot_forge_lines_of_a_reply(db: Database) -> None:

@@ -91,31 +91,6 @@ def test_more_files_than_wait_at_once_all_come_in(served: Served) -> None:
     assert served.db.documents.count() == 30
 
 
-def test_a_text_is_stored(served: Served) -> None:
-    done = served.post(
-        "/api/ingest/text", text="# Tea\n\ngreen", source="note.md", metadata={"a": 1}
-    )
-    assert done["status"] == "indexed" and done["document"]["title"] == "Tea"
-    assert (
-        served.post("/api/ingest/text", text="# Tea\n\ngreen", source="note.md")["status"]
-        == "unchanged"
-    )
-    status, answer = served.ask("POST", "/api/ingest/text", {"text": " ", "source": "b.md"})
-    assert (status, answer["error"]["code"]) == (422, "no_text")
-
-
-def test_a_text_replaces_another_of_its_name_only_when_asked(served: Served) -> None:
-    served.post("/api/ingest/text", text="first", source="note.md", library="notes")
-    other = {"text": "second", "source": "note.md", "library": "notes"}
-    status, answer = served.ask("POST", "/api/ingest/text", other)
-    assert (status, answer["error"]["code"]) == (409, "exists")
-    assert "'note.md'" in answer["error"]["message"] and "replace" in answer["error"]["message"]
-    [kept] = served.db.documents.browse()
-    assert served.db.documents.text(kept.id) == "first"
-    assert served.post("/api/ingest/text", **other, replace=True)["status"] == "replaced"
-    assert served.post("/api/ingest/text", **{**other, "library": "x"})["status"] == "indexed"
-
-
 def test_texts_without_a_name_get_names_of_their_own_also_at_once(served: Served) -> None:
     with ThreadPoolExecutor(6) as pages:
         texts = [f"note {number}" for number in range(12)]
@@ -145,11 +120,6 @@ def test_a_file_replaces_another_of_its_name_only_when_asked(served: Served) -> 
 def test_addresses_of_private_networks_are_refused(url: str, served: Served) -> None:
     job = served.job(served.post("/api/ingest/url", url=url))
     assert (job["state"], job["error"]["code"]) == ("failed", "refused")
-
-
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "/etc/passwd", "javascript:alert(1)", ""])
-def test_only_web_addresses_are_fetched(url: str, served: Served) -> None:
-    assert served.ask("POST", "/api/ingest/url", {"url": url})[0] == 400
 
 
 def test_a_folder_is_ingested_once(served: Served, tmp_path: Path) -> None:
