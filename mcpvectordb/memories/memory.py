@@ -14,8 +14,10 @@ from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, TooLarge, quoted
 from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.records import Record
+from mcpvectordb.text.secrets import redacted, redacted_values
 
 T = TypeVar("T")
+Item = TypeVar("Item", "Entry", "Change")
 Choice = TypeVar("Choice", bound=str)
 
 MemorySource = Literal["user", "agent"]
@@ -129,12 +131,14 @@ class Stored(Record):
 
     `status` is "repeated" where the same source had stored the same text last in that thread: that
     memory was updated and no new one was stored. `note` is the reason why the memory has no
-    embedding yet, "" if it has one.
+    embedding yet, "" if it has one. `redacted` says that secrets were left out, and of what kinds;
+    "" if there were none.
     """
 
     status: Literal["added", "repeated"]
     memory: Memory
     note: str = ""
+    redacted: str = ""
 
     @property
     def id(self) -> int:
@@ -159,12 +163,13 @@ class Updated(Record):
 
     `fields` names what was written: text, metadata, tags, images, content_type, embedding,
     valid_from, valid_to. `note` is the reason why a new text has no embedding yet, "" if it has
-    one.
+    one. `redacted` says that secrets were left out, and of what kinds; "" if there were none.
     """
 
     memory: Memory
     fields: tuple[str, ...]
     note: str = ""
+    redacted: str = ""
 
 
 class Outcome(Record, Generic[T]):
@@ -260,6 +265,23 @@ def checked_change(change: Change, config: Config) -> Change:
         valid_from=_bound(change, "valid_from"),
         valid_to=_bound(change, "valid_to"),
     )
+
+
+def without_secrets(item: Item) -> tuple[Item, tuple[str, ...]]:
+    """An entry or change with markers in place of secrets in text and metadata, and their kinds.
+
+    What is stored already, or was exported from a file, is not changed: it comes another way.
+    """
+    kinds: tuple[str, ...] = ()
+    given: dict[str, Any] = {}
+    if item.text is not None:
+        given["text"], kinds = redacted(item.text)
+    for name in ("metadata", "metadata_patch"):
+        if values := getattr(item, name, None):
+            clean, more = redacted_values(values)
+            if more:
+                given[name], kinds = clean, kinds + more
+    return (replace(item, **given) if kinds else item), kinds
 
 
 def checked_provenance(provenance: object) -> Provenance | None:

@@ -36,6 +36,7 @@ from mcpvectordb.memories.memory import (
     checked_thread,
     checked_threads,
     one_of,
+    without_secrets,
 )
 from mcpvectordb.memories.rows import FilterArguments, MemoryFilter
 from mcpvectordb.memories.search import MemoryQuestion, MemorySearch
@@ -45,6 +46,7 @@ from mcpvectordb.ranking.why_empty import NO_MATCH, unknown_name, why_empty
 from mcpvectordb.records import Backlog, Mode, Page, Results
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore, every
+from mcpvectordb.text import secrets
 
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
@@ -105,6 +107,10 @@ class Memories:
         the model fails to embed the text, nothing is stored and EmbeddingFailed is raised. If the
         model is not on this machine, the memory is stored without an embedding, and only text
         search finds it until `Database.embed_pending()` has run.
+
+        Secrets (keys, tokens, passwords, what stands between <private> and </private>) are left out
+        of text and metadata before anything is written; a marker such as [redacted: AWS key] takes
+        their place, and `redacted` of the result says so.
         """
         entry = Entry(
             thread=thread,
@@ -148,7 +154,7 @@ class Memories:
         For `valid_from` and `valid_to` see `add`; "" removes a bound. A memory without an end is no
         longer replaced; one that is replaced cannot get a later end. `provenance` is that of the
         new text: the memory keeps the less trusted of the old one and this, and without it the old
-        one.
+        one. Secrets are left out as by `add`.
         """
         change = Change(
             id=id,
@@ -404,6 +410,7 @@ class Memories:
         wrong or out of date. Values are compared by their spelling, so it is a hint and no proof.
         They are those of a project, or of all.
         """
+        text = secrets.redacted(text).text  # as it would be stored
         found = []
         for hit in self.search(text[: near.COMPARED], limit=NEAR_MEMORIES, project=project):
             theirs = hit.item.text
@@ -509,16 +516,25 @@ class Memories:
         with self._file.writing() as sql:
             self._keys.use(sql, list(keys))
 
-    def _add(self, entries: Sequence[Entry], deadline: float | None) -> list[Stored]:
+    def _add(self, given: Sequence[Entry], deadline: float | None) -> list[Stored]:
+        cleaned = [without_secrets(entry) for entry in given]
+        entries = [entry for entry, _ in cleaned]
         prepared = self.versioned.prepare((entry.text for entry in entries), deadline)
         with self._file.writing() as sql:
             self._keys.settle(sql)
             done = [self.versioned.add(sql, entry, prepared, self._now()) for entry in entries]
             stored = rows.by_ids(sql, self._index, [id for id, _ in done], images=False)
         self._embed_rest(prepared)
-        return [Stored(status=status, memory=stored[id], note=prepared.note) for id, status in done]
+        return [
+            Stored(
+                status=status, memory=stored[id], note=prepared.note, redacted=secrets.said(kinds)
+            )
+            for (id, status), (_, kinds) in zip(done, cleaned, strict=True)
+        ]
 
-    def _update(self, changes: Sequence[Change], deadline: float | None) -> list[Updated]:
+    def _update(self, given: Sequence[Change], deadline: float | None) -> list[Updated]:
+        cleaned = [without_secrets(change) for change in given]
+        changes = [change for change, _ in cleaned]
         prepared = self.versioned.prepare(
             (change.text for change in changes if change.text is not None), deadline
         )
@@ -533,8 +549,9 @@ class Memories:
                 memory=stored[change.id],
                 fields=written,
                 note=prepared.note if change.text is not None else "",
+                redacted=secrets.said(kinds),
             )
-            for change, written in zip(changes, fields, strict=True)
+            for (change, kinds), written in zip(cleaned, fields, strict=True)
         ]
 
     def _embed_rest(self, prepared: PreparedMemories) -> None:

@@ -24,7 +24,7 @@ from mcpvectordb.documents.write import GivenText, checked_text
 from mcpvectordb.errors import IngestError, InvalidInput, ModelError
 from mcpvectordb.index.chunks import active_model
 from mcpvectordb.memories.items import PreparedMemories, text_hash
-from mcpvectordb.memories.memory import Change, Entry, checked_entry
+from mcpvectordb.memories.memory import Change, Entry, checked_entry, without_secrets
 from mcpvectordb.metadata import library_name
 from mcpvectordb.records import Embedded, Metric, Progress, ProgressCallback
 from mcpvectordb.storage.dialect import Sql
@@ -435,7 +435,10 @@ class ImportRun:
             created_at=item.created_at or dates.now(),
             updated_at=item.updated_at or None,
         )
-        return checked_entry(entry, self._store.config)
+        clean, kinds = without_secrets(checked_entry(entry, self._store.config))
+        for kind in kinds:
+            self._report.count("not_kept", f"secrets in texts ({kind})")
+        return clean
 
     def _write_vectors(self, items: Sequence[ImportedVector]) -> None:
         """Store vectors, a transaction for each store and namespace among them."""

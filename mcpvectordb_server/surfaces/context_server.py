@@ -747,7 +747,7 @@ def store_context(
         "thread_id": stored.memory.thread,
         "message": f"Context {done} with {len(images or ())} images{embedded}",
     }
-    return noted(reply, stored.note)
+    return noted(reply, stored.note, stored.redacted)
 
 
 @shows(success=bool, context_id=int, updated_fields=list[str], message=str, note=str)
@@ -791,7 +791,7 @@ def update_context(
         "updated_fields": changed,
         "message": f"Updated {', '.join(changed)}",
     }
-    return noted(reply, done.note)
+    return noted(reply, done.note, done.redacted)
 
 
 @shows(success=bool, deleted_count=int, message=str)
@@ -963,6 +963,7 @@ def _batch(
         elif outcome.error is not None:
             errors[index] = outcome.error
     note = next((each.note for each in done.values() if each.note), "")
+    secret = [f"index {index}: {each.redacted}" for index, each in done.items() if each.redacted]
     reply = {
         "success": not errors,
         "total": len(items),
@@ -971,7 +972,8 @@ def _batch(
         "message": f"{len(done)} of {len(items)} entries {verb}",
     }
     remarks = ((index, arguments.ignored(item)) for index, item in enumerate(items))
-    noted(reply, note, next((f"index {index}: {said}" for index, said in remarks if said), ""))
+    ignored = next((f"index {index}: {said}" for index, said in remarks if said), "")
+    noted(reply, note, ignored, *secret)
     reply["results"] = [
         {
             "index": index,

@@ -725,13 +725,13 @@ def remember(
             **holds,
         )
         was = f"It replaces {place_of(old)}, which was: {cut(old.text, 200)}"
-        return _changed("remembered", done.memory, done.note, was)
+        return _changed("remembered", done.memory, was, done.note, done.redacted)
     scope = chosen(db, project, new=True)
     near = db.memories.near(text, project=scope and scope.name)
     for each in near:
         if each.same and not any(holds.values()):
             since = f"It is remembered already, since {each.memory.created_at[:10]}."
-            return _changed("known", each.memory, "", since)
+            return _changed("known", each.memory, since)
     stored = db.memories.add(
         inside(scope, thread, THREAD),
         "agent",
@@ -741,7 +741,7 @@ def remember(
         provenance=provenance,
         **holds,
     )
-    return _changed("remembered", stored.memory, stored.note, _compared(near))
+    return _changed("remembered", stored.memory, _compared(near), stored.note, stored.redacted)
 
 
 def _provenance(item: Document | Memory) -> Literal["agent", "document", "web"]:
@@ -841,7 +841,8 @@ def update(
             tags=tags,
             valid_to=valid_to or None,
         )
-        return _changed("updated", done.memory, "", f"Written: {', '.join(done.fields)}.")
+        written = f"Written: {', '.join(done.fields)}."
+        return _changed("updated", done.memory, written, "", done.redacted)
     if valid_to:
         raise InvalidInput("a document has no valid_to, only memories have one")
     patch = metadata if tags is None else {**metadata, "tags": tags}
@@ -888,12 +889,13 @@ def _to_change(db: Database, place: str) -> Located:
     return given
 
 
-def _changed(status: str, memory: Memory, note: str, remark: str) -> str:
+def _changed(status: str, memory: Memory, remark: str, note: str = "", redacted: str = "") -> str:
     thread = in_line(cut(memory.thread, 60))
     told = f"{status}: {place_of(memory)} in {thread}."
     if memory.validity:
         told += f" It is {memory.validity}: search finds it as of then."
-    return " ".join(filter(None, [told, remark, note]))
+    left_out = f"Of what was given, {redacted}." if redacted else ""
+    return " ".join(filter(None, [told, remark, note, left_out]))
 
 
 def _ingested(done: Ingested) -> str:

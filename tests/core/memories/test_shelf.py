@@ -852,3 +852,44 @@ def test_near_tells_the_same_and_the_contrary(db: Database) -> None:
     assert (other.same, other.contradiction) == (False, ("5433", "5432"))
     db.memories.update(known.id, valid_to="2020-01-01")
     assert db.memories.near("The port is 5433.") == []
+
+
+TOKEN = "ghp_" + "a1B2" * 9  # made up
+
+
+def test_secrets_never_reach_the_file_and_the_result_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    with Database(path, embedder=Letters()) as db:
+        stored = db.memories.add("t", "user", f"use {TOKEN}", metadata={"password": "hunter2"})
+        assert stored.memory.text == "use [redacted: GitHub token]"
+        assert stored.memory.metadata == {"password": "[redacted: password]"}
+        assert stored.redacted == "2 secrets were left out (GitHub token, password)"
+        changed = db.memories.update(stored.id, text=f"not {TOKEN}")
+        assert changed.redacted == "one secret was left out (GitHub token)"
+        batch = [Entry(thread="t", source="agent", text=f"{each} {TOKEN}") for each in "ab"]
+        assert all(each.result and each.result.redacted for each in db.memories.add_many(batch))
+        assert db.memories.add("t", "user", "nothing to hide").redacted == ""
+        db.memories.near(f"use {TOKEN}")
+        db.undo()
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert files and not any(TOKEN.encode() in each.read_bytes() for each in files)
+
+
+def test_what_is_stored_already_stays_as_it_is(db: Database, tmp_path: Path) -> None:
+    db.memories.add("t", "user", "one")
+    writer = db.memories.versioned  # what `add` and `update` call after they redacted
+    prepared = writer.prepare([f"use {TOKEN}"], None)
+    with db._store.file.writing() as sql:
+        writer.change(sql, Change(id=1, text=f"use {TOKEN}"), prepared, dates.now())
+    db.memories.update(1, tags=["x"])
+    db.undo()
+    db.export_to(tmp_path / "all.jsonl")
+    with Database(tmp_path / "b.db", embedder=Letters()) as other:
+        other.import_from(tmp_path / "all.jsonl")
+        assert other.memories.get(1).text == f"use {TOKEN}"
+        other.export_to(tmp_path / "again.jsonl")
+    first, again = (
+        [line for line in path.read_text().splitlines() if TOKEN in line]
+        for path in (tmp_path / "all.jsonl", tmp_path / "again.jsonl")
+    )
+    assert first == again != []
