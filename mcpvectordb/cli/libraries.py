@@ -188,7 +188,8 @@ def sync(
                 show(_summary(one, hint=not verbose, dry_run=dry_run))
         if as_json:  # before the model is needed, which may be missing
             print_json({"libraries": done, "failed": failed})
-        if not no_embed and not dry_run:
+        # A sync that was refused stores nothing, so it does not start on what waited before either.
+        if done and not no_embed and not dry_run:
             embed_pending(db)
     if failed:
         raise SystemExit(1)
@@ -197,8 +198,11 @@ def sync(
 @click.command()
 @click.argument("name", required=False)
 def watch(name: str | None) -> None:
-    """Sync now, and again whenever something changes in the folders; safe to interrupt."""
-    with opened() as db:
+    """Sync now, and again whenever something changes in the folders; safe to interrupt.
+
+    What waits for its embedding is embedded meanwhile: no change of a file waits for that.
+    """
+    with opened() as db, resumable(db):
         followed = _followed(db, name)
         for each in followed.values():
             if not each.confirmed:
@@ -210,9 +214,11 @@ def watch(name: str | None) -> None:
         for changed in _changes(roots, db.path):
             try:
                 for library in changed:
-                    for done in _sync(db, library)[0]:
+                    for done in _sync(db, library, embed=False)[0]:
                         show(_summary(done))
-                embed_pending(db)
+                        db.embed_in_background()
+                if note := db.documents.backlog().note:
+                    complain(note)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
 

@@ -218,6 +218,18 @@ def test_a_missing_folder_does_not_keep_other_libraries_from_being_synced(progra
     assert "nothing was removed" in program.err and program.err.count("\n") == 1
 
 
+def test_an_error_never_starts_to_embed_what_waited_before(program: Program) -> None:
+    (program.notes / "gone").mkdir()
+    (program.notes / "a.md").write_text("apple")
+    program("ingest", "notes/a.md", "--no-embed")
+    program("library", "add", "gone", "notes/gone")
+    (program.notes / "gone").rmdir()
+    program("ingest", "notes/unknown.md", code=1)
+    program("sync", code=1)
+    with Database(program.db) as db:
+        assert db.stats().pending == 1
+
+
 @contextlib.contextmanager
 def watching(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
     """A running watch with its output and its errors; ended if it should hang."""
@@ -242,12 +254,11 @@ def test_watch_syncs_every_change_until_it_is_killed(program: Program) -> None:
     (program.notes / "a.md").write_text("apple")
     program("library", "add", "fruit", "notes")
     with watching(program) as (_, out, err):
-        assert out.readline().startswith("fruit: 1 indexed; 1 chunk embedded (")
+        assert out.readline() == "fruit: 1 indexed\n"
         (program.notes / ".hidden").write_text("of no interest")
         (program.notes / "b.md").write_text("bear")
-        assert out.readline().startswith(
-            "fruit: 1 indexed, 1 unchanged; skipped: 1 hidden; 1 chunk embedded ("
-        )
+        assert out.readline() == "fruit: 1 indexed, 1 unchanged; skipped: 1 hidden\n"
+        assert any("embedding goes on in the background" in line for line in err)
         (program.notes / ".gitignore").write_text("a.md\n")
         assert out.readline() == "fruit: 1 removed, 1 unchanged; skipped: 1 hidden, 1 ignored\n"
         program.notes.rename(program.notes.with_name("away"))
