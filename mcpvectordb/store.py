@@ -24,7 +24,6 @@ from mcpvectordb.index.resident import Allowed
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.ranking.rerank import CachedReranker
 from mcpvectordb.records import Condition
-from mcpvectordb.storage.cache import Cache
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 
@@ -60,7 +59,7 @@ class OpenStore:
         self.documents, self.memories = engine.indexes
         self.history = History(self.file, config)
         self.encoder = Encoder(self.file, config, embedder, self.indexes)
-        self.reranker = CachedReranker(config, Cache())
+        self.reranker = CachedReranker(config)
 
     # Made, and their modules loaded, on first use: most processes need no memories.
 

@@ -1,15 +1,20 @@
-"""The cross-encoder of a database: loaded when first needed, its scores cached."""
+"""The cross-encoder of a database: loaded when first needed, its scores cached.
+
+They are in memory, per process: a search changes nothing in the file, so that a tool that searches
+is read-only in fact. Earlier versions kept them in the table `cache`, which `maintenance` empties.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import ModelError, ModelMissing
-from mcpvectordb.storage import cache, deadline
-from mcpvectordb.storage.cache import Cache
+from mcpvectordb.storage import deadline
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
@@ -17,13 +22,16 @@ if TYPE_CHECKING:
     from mcpvectordb.embedding.embedder import Reranker
     from mcpvectordb.embedding.endpoint import EndpointReranker
 
+MOST_CACHED = 20_000  # scores under digests of their inputs; the oldest are dropped first
+
 
 class CachedReranker:
     """A cross-encoder whose scores are cached; the first use loads the model."""
 
-    def __init__(self, config: Config, cache: Cache) -> None:
-        self._config, self._cache = config, cache
+    def __init__(self, config: Config) -> None:
+        self._config = config
         self._lock = threading.Lock()
+        self._cache: dict[bytes, float] = {}
         self._loaded: Reranker | EndpointReranker | None = None
 
     @property
@@ -67,22 +75,18 @@ class CachedReranker:
             self._loaded.close()
 
     def _scores(self, model: Model, query: str, passages: Sequence[str]) -> list[float]:
-        keys = [cache.key("rerank", model.digest, query, passage) for passage in passages]
-        known = self._cache.read(keys)
-        missing = {
-            key: passage for key, passage in zip(keys, passages, strict=True) if key not in known
-        }
-        if missing:
-            new = dict(
-                zip(
-                    missing,
-                    self._reranker(model).scores(query, list(missing.values())),
-                    strict=True,
-                )
-            )
-            self._cache.write(new)
+        inputs = {each: json.dumps([model.digest, query, each]).encode() for each in passages}
+        keys = {each: hashlib.sha256(said).digest() for each, said in inputs.items()}
+        with self._lock:
+            known = {each: self._cache[key] for each, key in keys.items() if key in self._cache}
+        if missing := [each for each in keys if each not in known]:
+            new = dict(zip(missing, self._reranker(model).scores(query, missing), strict=True))
             known |= new
-        return [known[key] for key in keys]
+            with self._lock:
+                self._cache |= {keys[each]: score for each, score in new.items()}
+                for oldest in list(self._cache)[: max(0, len(self._cache) - MOST_CACHED)]:
+                    del self._cache[oldest]
+        return [known[each] for each in passages]
 
     def _model(self) -> Model:
         from mcpvectordb.embedding import weights

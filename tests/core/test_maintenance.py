@@ -387,3 +387,14 @@ def _check_space(db: Database) -> None:
     assert sum(space.values()) == db.stats().bytes
     db.documents.delete(library="default")
     assert db.space()["unused"] > space["unused"]
+
+
+def test_compact_and_rebuild_empty_the_table_of_earlier_versions(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        for forget in (db.compact, db.rebuild):
+            other = apsw.Connection(str(path))
+            other.execute("INSERT INTO cache (key, value) VALUES (x'01', '[]')")
+            forget()
+            assert other.execute("SELECT count(*) FROM cache").get == 0
+            other.close()
+        assert db.check() == []

@@ -32,7 +32,6 @@ from mcpvectordb.embedding.endpoint import (
     unit_vectors,
 )
 from mcpvectordb.ranking.rerank import CachedReranker
-from mcpvectordb.storage.cache import Cache
 from tests.support import Letters
 from tests.support_endpoint import (
     EndpointHandler,
@@ -751,13 +750,13 @@ def test_the_configured_reranker_is_asked_once_for_the_same_passages(
 ) -> None:
     added(server, tmp_path)
     added(server, tmp_path, "judge", kind="reranker")
-    reranking = CachedReranker(Config(models_dir=str(tmp_path), reranker="judge"), Cache())
+    reranking = CachedReranker(Config(models_dir=str(tmp_path), reranker="judge"))
     assert reranking.missing_reason() == "" and not server.asked
     assert reranking.scores(QUERY, PASSAGES) == [0.0, 1.0]
     assert reranking.scores(QUERY, PASSAGES[::-1]) == [1.0, 0.0] and len(server.asked) == 1
     server.fault = says(503)
     assert "503" in str(reranking.scores(QUERY, ["another passage about green tea"]))
-    none = CachedReranker(Config(models_dir=str(tmp_path), reranker="mine"), Cache())
+    none = CachedReranker(Config(models_dir=str(tmp_path), reranker="mine"))
     assert "no reranker" in str(none.scores(QUERY, PASSAGES))
 
 

@@ -12,7 +12,6 @@ from mcpvectordb.embedding import weights
 from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
 from mcpvectordb.embedding.embedder import Reranker
 from mcpvectordb.ranking.rerank import CachedReranker
-from mcpvectordb.storage.cache import Cache
 
 QUERY = "How many people live in Berlin?"
 PASSAGES = [
@@ -25,7 +24,7 @@ PASSAGES = [
 def reranking(path: Path) -> Iterator[CachedReranker]:
     if not weights.installed(CATALOGUE[RERANKER], Path("nowhere")):
         pytest.skip("the extra quality is not installed")
-    made = CachedReranker(Config(), Cache())
+    made = CachedReranker(Config())
     yield made
     made.close()
 
@@ -67,7 +66,8 @@ def test_cached_scores_are_available_without_the_model(
 ) -> None:
     first = reranking.scores(QUERY, PASSAGES)
     request.getfixturevalue("without_quality")
-    again = CachedReranker(Config(models_dir=str(path.parent)), reranking._cache)
+    again = CachedReranker(Config(models_dir=str(path.parent)))
+    again._cache = reranking._cache
     assert again.scores(QUERY, PASSAGES[::-1]) == first[::-1]
     assert "pip install" in again.scores(
         QUERY, [*PASSAGES, "Another passage about Berlin that is not known."]
@@ -77,7 +77,7 @@ def test_cached_scores_are_available_without_the_model(
 def test_without_the_extra_the_reason_says_how_to_install_it(
     path: Path, without_quality: None
 ) -> None:
-    reason = CachedReranker(Config(models_dir=str(path.parent)), Cache()).scores(QUERY, PASSAGES)
+    reason = CachedReranker(Config(models_dir=str(path.parent))).scores(QUERY, PASSAGES)
     assert "pip install 'mcpvectordb[quality]'" in reason
 
 
@@ -92,4 +92,4 @@ def test_without_the_extra_the_reason_says_how_to_install_it(
 def test_unsuitable_queries_are_not_reranked_and_the_reason_given(
     path: Path, query: str, passages: list[str], reason: str
 ) -> None:
-    assert reason in CachedReranker(Config(), Cache()).scores(query, passages)
+    assert reason in CachedReranker(Config()).scores(query, passages)
