@@ -127,7 +127,7 @@ def _headers(etag: str, modified: str) -> dict[str, str]:
     headers = {
         "User-Agent": f"mcpvectordb/{__version__}",
         "Accept": "text/html, application/xhtml+xml, application/pdf, text/*;q=0.9, */*;q=0.8",
-        "Accept-Encoding": ACCEPTED,
+        "Accept-Encoding": "gzip",
         "Connection": "close",
     }
     # Both were read from the file, which others may have written; without them the page is fetched.
@@ -246,7 +246,6 @@ def _check_turn(host: str) -> None:
 
 # --- compressed bodies, in small steps, so that the size limit stops a decompression bomb early
 
-ACCEPTED = "gzip, br"
 PIECE = 65_536
 # zlib's window size argument for data with a gzip header.
 GZIP = 31
@@ -259,8 +258,6 @@ def decompressed(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         return pieces
     if encoding in ("gzip", "x-gzip"):
         return _gunzipped(pieces)
-    if encoding == "br":
-        return _unbrotlied(pieces)
     raise HTTPException(f"it sent Content-Encoding {encoding!r}, which was not asked for")
 
 
@@ -279,19 +276,3 @@ def _gunzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise HTTPException("its gzip data is damaged") from error
     if not member.eof:
         raise HTTPException("its gzip data ends too early")
-
-
-def _unbrotlied(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    import brotli
-
-    stream = brotli.Decompressor()
-    try:
-        for piece in pieces:
-            out = stream.process(piece, output_buffer_limit=PIECE)
-            while out:
-                yield out
-                out = stream.process(b"", output_buffer_limit=PIECE)
-    except brotli.error as error:
-        raise HTTPException("its brotli data is damaged") from error
-    if not stream.is_finished():
-        raise HTTPException("its brotli data ends too early")
