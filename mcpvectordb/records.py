@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -677,6 +679,11 @@ class Source(Record):
     etag: str = ""
     mtime_ns: int = -1
     vault: bool = False
+
+    @cached_property
+    def hash(self) -> str:
+        """The SHA-256 of the bytes, by which content is known again."""
+        return hashlib.sha256(self.raw).hexdigest()
 
 
 class Parsed(Record):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -140,10 +139,8 @@ class Documents:
             progress=progress,
             wait=wait,
         )
-        hash = ""
         if read is not None:
-            hash = hashlib.sha256(read.raw).hexdigest()
-            [known] = [None] if duplicate else self.writer.known(library, [(read.source, hash)])
+            [known] = [None] if duplicate else self.writer.known(library, [read])
         given = metadata if update_metadata else None
         if known is not None:
             return self._finish(self._set_keys(known, given), embed, progress, deadline)
@@ -154,7 +151,7 @@ class Documents:
         report(Progress(step="parse", done=0, total=1))
         parsed = write.read_by(reader, read) if reader else self._worker.parse(read)
         prepared = self.writer.prepare(
-            GivenText(read, hash, DocumentChange(keys=metadata), parsed=parsed),
+            GivenText(read, DocumentChange(keys=metadata), parsed=parsed),
             library,
             chunk_size=chunk_size,
             chunk_overlap=chunk_overlap,

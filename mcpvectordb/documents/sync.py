@@ -24,14 +24,13 @@ by `Encoder.embed`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shlex
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -297,8 +296,7 @@ class FolderSync:
 
     def _store_file(self, source: Source, vanished: dict[int, str]) -> None:
         """Store a file, unless it is stored already or has only moved."""
-        hash = hashlib.sha256(source.raw).hexdigest()
-        [known] = self._writer.known(self._library.name, [(source.source, hash)])
+        [known] = self._writer.known(self._library.name, [source])
         if known is not None:
             self._note(
                 "UPDATE documents SET mtime_ns = ?, modified = ? WHERE key = ?",
@@ -314,7 +312,7 @@ class FolderSync:
             with self._file.reading(limited=False) as sql:
                 copies = sql.execute(
                     "SELECT key FROM published_documents WHERE library = ? AND hash = ?",
-                    (self._library.name, hash),
+                    (self._library.name, source.hash),
                 )
                 old = min((key for (key,) in copies if key in vanished), default=None)
         if old is not None:
@@ -323,15 +321,15 @@ class FolderSync:
                 self._counts["moved"] += 1
                 return
         # A file with a new name is parsed again: its title and its format may depend on the name.
-        self._add(source, hash, old)
+        self._add(source, old)
 
-    def _add(self, source: Source, hash: str, moved: int | None) -> None:
+    def _add(self, source: Source, moved: int | None) -> None:
         """Parse a file and write it, now or with the next batch.
 
         `moved` is the key of a document whose id, creation time and metadata it takes over.
         """
         parsed = self._worker.parse(source)
-        given = GivenText(source, hash, DocumentChange(keys=self._metadata), parsed=parsed)
+        given = GivenText(source, DocumentChange(keys=self._metadata), parsed=parsed)
         prepared = self._writer.prepare(given, self._library.name, moved=moved)
         if parsed.note:
             self._partial.append((source.source, parsed.note))
@@ -430,33 +428,26 @@ class _EmbeddingThread:
 
     def __init__(self, store: OpenStore) -> None:
         self._encoder, self._index = store.encoder, store.documents
-        self._thread: threading.Thread | None = None
-        self._notified, self._stopped = threading.Event(), False
+        self._thread, self._stopped = ThreadPoolExecutor(1, "mcpvectordb-embed"), False
         self.done = Embedded()
 
     def notify(self) -> None:
-        """Start the thread, or wake it up, because there is more to embed."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="mcpvectordb-embed")
-            self._thread.start()
-        self._notified.set()
+        """Embed what waits, after what the thread is working on: there is more of it."""
+        self._thread.submit(self._run)
 
     def stop(self) -> None:
         """End the thread after the batch that it is working on."""
         self._stopped = True
-        self._notified.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.shutdown(cancel_futures=True)
 
     def _run(self) -> None:
-        # The error occurs again, and is reported, when the caller embeds what is left.
-        with contextlib.suppress(Exception):
-            while self._notified.wait() and not self._stopped:
-                self._notified.clear()
-                while not self._stopped and (some := self._encoder.embed_some(self._index)):
-                    if not some.chunks:  # others embed what is left
-                        break
-                    self.done += some
+        try:
+            while not self._stopped and (some := self._encoder.embed_some(self._index)):
+                if not some.chunks:  # others embed what is left
+                    break
+                self.done += some
+        except Exception:  # it occurs again, and is reported, when the caller embeds what is left
+            self._stopped = True
 
 
 class _FolderDiff:

@@ -10,7 +10,6 @@ is of a document is always a sound beginning of it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -154,7 +153,7 @@ class DocumentWriter(DocumentItems):
         )
         fields = {
             "title": title or parsed.title,
-            "hash": given.hash,
+            "hash": source.hash,
             "file_type": source.file_type,
             "size": len(source.raw),
             "created_at": given.created_at,
@@ -296,28 +295,27 @@ class DocumentWriter(DocumentItems):
             self._adopt(sql, key, document.version, same)
         return replaced
 
-    def known(self, library: str, contents: Iterable[tuple[str, str]]) -> list[Written | None]:
-        """What is stored of each pair of a source and the hash of its content, "unchanged".
+    def known(self, library: str, sources: Sequence[Source]) -> list[Written | None]:
+        """What is stored of each source with the same content, "unchanged".
 
         A document with pages that can be read only now is not.
         """
         from mcpvectordb.ingest.ocr import Tesseract
 
-        wanted = list(contents)
         with self._file.reading(limited=False) as sql:
             found = rows.selected(
                 sql,
                 "d.library = ? AND d.source IN (SELECT value FROM json_each(?)) "
                 "ORDER BY d.key DESC",  # so that of several the first one counts
                 library,
-                json.dumps([source for source, _ in wanted]),
+                json.dumps([each.source for each in sources]),
             )
         by_content = {
             (each.source, each.hash): Written("unchanged", key, each)
             for key, each in found.items()
             if UNREAD_PAGES not in each.metadata or Tesseract.found(self.store.config) is None
         }
-        return [by_content.get(each) for each in wanted]
+        return [by_content.get((each.source, each.hash)) for each in sources]
 
     def say(self, key: int, change: DocumentChange) -> Written:
         """Make a change of what people say of a document, which is "updated" or "unchanged".
@@ -392,7 +390,7 @@ class DocumentWriter(DocumentItems):
             texts = given[start : start + tuning.documents_per_write]
             batch: list[tuple[DocumentChange, PreparedDocument | Written]] = []
             chunks = 0
-            known = self.known(library, [(text.source.source, text.hash) for text in texts])
+            known = self.known(library, [text.source for text in texts])
             for text, stored in zip(texts, known, strict=True):
                 document = stored or self.prepare(text, library, replaces=replaces)
                 batch.append((text.said, document))
@@ -803,7 +801,7 @@ def _changed(
 
 
 class GivenText(NamedTuple):
-    """A source that can be stored, its hash, and what people say of it.
+    """A source that can be stored, and what people say of it.
 
     `created_at` is "" for a document that is new, `parsed` None for a text that callers give
     instead of a file: it is parsed in this process as code, if its source has the name of a code
@@ -811,7 +809,6 @@ class GivenText(NamedTuple):
     """
 
     source: Source
-    hash: str
     said: DocumentChange
     created_at: str = ""
     parsed: Parsed | None = None
@@ -842,7 +839,6 @@ def checked_text(
             file_type=path.suffix[1:].lower() or "unknown",
             media_type="text/plain; charset=utf-8",  # nothing is to be guessed
         ),
-        hashlib.sha256(raw).hexdigest(),
         DocumentChange(keys=given or None, title=named),
     )
 

@@ -9,7 +9,6 @@ opening a device or a named pipe can have side effects or block forever.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -152,10 +151,10 @@ def state(
     if _iso(info.st_mtime) == modified:
         return "current"
     try:  # copied back, checked out again, or changed
-        raw = read_path(path, config=config, forbidden=forbidden).raw
+        found = read_path(path, config=config, forbidden=forbidden)
     except IngestError:
         return "changed"
-    return "current" if hashlib.sha256(raw).hexdigest() == hash else "changed"
+    return "current" if found.hash == hash else "changed"
 
 
 def check_folder(

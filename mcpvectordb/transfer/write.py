@@ -351,7 +351,7 @@ class ImportRun:
         new: list[tuple[ImportedDocument, GivenText]] = []
         for item, mark, given in self._checked(by_id.values(), self._given):
             found = here.get(item.id)
-            outcome = found.outcome(mark, given.hash) if found else "added"
+            outcome = found.outcome(mark, given.source.hash) if found else "added"
             if self._report.settle("documents", item.id, outcome):
                 if found and outcome == "known":
                     owners[found.key] = item  # a killed import may not have stored its embedding

@@ -61,7 +61,7 @@ def writer(db: Database) -> DocumentWriter:
 def prepared(writer: DocumentWriter, text: str) -> PreparedDocument:
     read = Source(source="a.txt", name="a.txt", raw=text.encode(), file_type="txt")
     parsed = Parsed(text=text, title="a.txt")
-    return writer.prepare(GivenText(read, text, DocumentChange(), parsed=parsed), "notes")
+    return writer.prepare(GivenText(read, DocumentChange(), parsed=parsed), "notes")
 
 
 def test_a_document_that_was_deleted_meanwhile_is_not_found(
@@ -281,7 +281,7 @@ def test_a_long_document_that_moved_keeps_its_identity(path: Path, kept: int) ->
             text = long_text("apple", chunks)
             source = Source(source=name, name=name, raw=text.encode(), file_type="txt")
             parsed = Parsed(text=text, title="a", metadata=own)
-            given = GivenText(source, name, DocumentChange(), parsed=parsed)
+            given = GivenText(source, DocumentChange(), parsed=parsed)
             return writer.write_all([writer.prepare(given, "default", moved=moved)])[0]
 
         old = written("a", kept, {"n": 1}, None)
