@@ -206,11 +206,6 @@ def test_bad_texts_are_refused_and_nothing_is_stored(
         assert db.documents.count() == 0
 
 
-def test_the_database_does_not_ingest_itself(db: Database, path: Path) -> None:
-    with pytest.raises(PermissionError):
-        db.documents.ingest(path)
-
-
 @pytest.mark.parametrize("unit", ["passage", "document"])
 @pytest.mark.parametrize("mode", ["hybrid", "vector"])
 def test_a_search_says_how_many_passages_it_could_not_compare_by_meaning(
@@ -536,18 +531,6 @@ def test_searches_in_this_and_other_processes_follow_an_update(path: Path, mode:
             assert found(each, {"library": "elsewhere"}) == {"a"}
             assert found(each, {"library": "default"}) == {"b"}
             assert found(each, {"title": "Tea time"}) == {"a"}
-
-
-def test_a_document_is_not_moved_onto_another_of_its_source(db: Database) -> None:
-    one = db.documents.ingest_text("words", source="a").document
-    two = db.documents.ingest_text("words", source="a", library="work").document
-    with pytest.raises(InvalidInput, match=rf"'work' already has a document of 'a' \({two.id}\)"):
-        db.documents.update(one.id, library="work", metadata={"k": 1})
-    assert db.documents.get(one.id) == one
-    assert db.documents.update(one.id, library="default").status == "unchanged"
-    moved = db.documents.update(one.id, library="home").document
-    assert (moved.library, moved.id) == ("home", one.id)
-    assert {each.name for each in db.documents.libraries()} == {"home", "work"}
 
 
 def test_an_update_that_cannot_be_made_is_refused(db: Database) -> None:

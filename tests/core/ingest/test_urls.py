@@ -13,40 +13,33 @@ from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from pathlib import Path
 
-import brotli
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb.config import Config
-from mcpvectordb.errors import FetchFailed, Refused, RetryLater, TooLarge
+from mcpvectordb.errors import FetchFailed, Refused, RetryLater
 from mcpvectordb.ingest import urls
 from mcpvectordb.ingest.urls import PIECE, decompressed, fetch
 from mcpvectordb.records import Progress, Source
 from tests.support_web import (
-    HOSTILE,
     NAMES,
     Handler,
     Page,
     Site,
-    endless_continue,
     huge_header,
     negative_chunks,
     no_http,
     nothing,
     page,
     short,
-    silence,
     slow_body,
-    slow_headers,
-    slow_open_body,
-    slow_status,
     wrong_chunks,
 )
 
 OPEN = Config(allow_private_urls=True, host_interval=0, fetch_timeout=5)
 STRICT = Config(host_interval=0, fetch_timeout=5)
-PACKERS = {"": bytes, "identity": bytes, "gzip": gzip.compress, "br": brotli.compress}
+PACKERS = {"": bytes, "identity": bytes, "gzip": gzip.compress}
 
 
 @pytest.fixture
@@ -79,14 +72,6 @@ def no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_connections")
-@pytest.mark.parametrize("url", HOSTILE)
-def test_a_hostile_url_is_refused_before_any_connection(url: str) -> None:
-    with pytest.raises(Refused) as caught:
-        fetch(url, config=STRICT, resolve=lambda host, port: NAMES[host])
-    assert len(str(caught.value)) > 20
-
-
-@pytest.mark.usefixtures("no_connections")
 def test_all_urls_are_refused_without_allow_urls() -> None:
     with pytest.raises(Refused, match="allow_urls"):
         fetch("https://example.com/", config=replace(STRICT, allow_urls=False))
@@ -112,26 +97,9 @@ def test_a_private_page_is_read_with_allow_private_urls(site: Site) -> None:
     assert got(site.url("/")).raw == b"hello"
     headers = site.seen[0][1]
     assert headers["user-agent"].startswith("mcpvectordb/")
-    assert headers["accept-encoding"] == "gzip, br"
+    assert headers["accept-encoding"] == "gzip"
     assert "if-none-match" not in headers and "if-modified-since" not in headers
     assert got(site.url("/", "localhost"), resolve=loopback).raw == b"hello"
-
-
-def test_a_redirect_to_a_private_address_is_refused(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first hop is allowed by treating loopback as public; the second is a private address."""
-    monkeypatch.setattr(
-        urls.network, "blocked", lambda address, **_: "private" if address == "10.0.0.1" else ""
-    )
-    for location in (
-        "http://10.0.0.1/", "//10.0.0.1/x", "http://inner.test/", "http://user@127.0.0.1/", "file:///etc/passwd",
-        "http://localhost/", "http://2130706433/", "http://[::1", "javascript:alert(1)",
-    ):  # fmt: skip
-        site.pages["/"] = page(status=302, Location=location)
-        with pytest.raises(Refused):
-            fetch(site.url("/"), config=STRICT, resolve=lambda host, port: ["10.0.0.1"])
-    assert {path for path, _ in site.seen} == {"/"}
 
 
 def test_every_hop_is_resolved_and_checked_again(
@@ -284,7 +252,7 @@ def test_the_sixth_redirect_is_not_followed(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("encoding", "pack"), [
-    ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("br", brotli.compress), ("GZIP ", gzip.compress), ("identity", bytes),
+    ("gzip", gzip.compress), ("x-gzip", gzip.compress), ("GZIP ", gzip.compress), ("identity", bytes),
 ])  # fmt: skip
 def test_a_compressed_page_is_decompressed(
     site: Site, encoding: str, pack: Callable[[bytes], bytes]
@@ -299,16 +267,13 @@ def test_a_compressed_page_is_decompressed(
 
 @pytest.mark.parametrize(("encoding", "body"), [
     ("gzip", b"not gzip"), ("gzip", gzip.compress(b"x" * 999, mtime=0)[:-9]), ("gzip", gzip.compress(b"x", mtime=0) + b"junk"),
-    ("br", b"\xff\xff\xff\xff not brotli"), ("br", brotli.compress(b"x" * 999)[:-3]), ("br", brotli.compress(b"x") + b"junk"),
-    ("deflate", zlib.compress(b"x")), ("gzip, br", b"x"), ("zstd", b"x"),
+    ("deflate", zlib.compress(b"x")), ("gzip, br", b"x"), ("br", b"x"), ("zstd", b"x"),
 ])  # fmt: skip
 def test_a_page_that_cannot_be_decompressed_is_a_failure(
     site: Site, encoding: str, body: bytes
 ) -> None:
     site.pages["/"] = page(body, Content_Encoding=encoding)
-    with pytest.raises(
-        FetchFailed, match=encoding.partition(",")[0] if encoding != "br" else "brotli"
-    ):
+    with pytest.raises(FetchFailed, match=encoding.partition(",")[0]):
         fetch(site.url("/"), config=OPEN)
 
 
@@ -321,45 +286,6 @@ def test_progress_counts_received_bytes(site: Site) -> None:
 
 
 # --- limits
-
-
-def test_a_page_with_a_content_length_above_the_limit_is_not_read(site: Site) -> None:
-    site.pages["/"] = page(b"x" * 1001)
-    with pytest.raises(TooLarge, match=r"1001 bytes.*limit of 1000 "):
-        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1000))
-    assert len(got(site.url("/"), replace(OPEN, max_source_bytes=1001)).raw) == 1001
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_an_endless_page_is_cut_at_the_limit(site: Site, chunked: bool) -> None:
-    def endless(handler: Handler) -> None:
-        handler.protocol_version = "HTTP/1.1" if chunked else "HTTP/1.0"
-        handler.answer(Content_Length="", **{"Transfer_Encoding": "chunked"} if chunked else {})
-        piece = b"x" * 65_536
-        while True:
-            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
-
-    site.pages["/"] = endless
-    with pytest.raises(TooLarge, match="more than 1000000 bytes"):
-        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "br"])
-def test_a_decompression_bomb_is_cut_at_the_limit(site: Site, encoding: str) -> None:
-    bomb = PACKERS[encoding](bytes(20_000_000))
-    site.pages["/"] = page(bomb, Content_Encoding=encoding)
-    assert len(bomb) < 500_000
-    with pytest.raises(TooLarge, match="more than 1000000 bytes"):
-        fetch(site.url("/"), config=replace(OPEN, max_source_bytes=1_000_000))
-
-
-@pytest.mark.parametrize(
-    "slow", [slow_body, slow_open_body, slow_status, slow_headers, endless_continue, silence]
-)
-def test_a_slow_page_is_cut_at_the_deadline(site: Site, slow: Page) -> None:
-    site.pages["/"] = slow
-    with pytest.raises(FetchFailed, match=r"127\.0\.0\.1.*longer than 0\.25 seconds"):
-        fetch(site.url("/"), config=replace(OPEN, fetch_timeout=0.25))
 
 
 def test_the_deadline_covers_all_redirects_together(site: Site) -> None:

@@ -51,35 +51,6 @@ def test_a_new_file_has_our_application_id_version_and_settings(path: Path) -> N
     file.close()
 
 
-def test_an_empty_file_is_taken_for_a_new_one(path: Path) -> None:
-    path.touch()
-    made(path)
-    with (file := File(path)).reading() as sql:
-        assert Mark.of(sql.pragma("user_version")).version == VERSION
-    file.close()
-
-
-@pytest.mark.parametrize(
-    "content", [b"hello", b"SQLite format 2\x00" + b"x" * 200, b"%PDF-1.7" + b"\n" * 500]
-)
-def test_a_file_that_is_no_database_is_refused_unchanged(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(NotOurFile, match="left as it is"):
-        File(path)
-    assert path.read_bytes() == content
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
-def test_another_programs_database_is_refused_unchanged(path: Path) -> None:
-    other = apsw.Connection(str(path))
-    other.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
-    other.close()
-    before = path.read_bytes()
-    with pytest.raises(NotOurFile, match="another program"):
-        File(path)
-    assert path.read_bytes() == before
-
-
 def test_another_programs_log_is_not_written_back(path: Path) -> None:
     done = python(
         """
@@ -98,11 +69,6 @@ os._exit(0)
     assert path.read_bytes() == before
     other = apsw.Connection(str(path))
     assert other.execute("SELECT text FROM notes").fetchall() == [("mine",)]
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotOurFile, match="folder"):
-        File(tmp_path)
 
 
 def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
@@ -173,32 +139,6 @@ def test_a_name_like_that_of_sqlites_statistics_excuses_nothing(
     with pytest.raises(Damaged, match="left as it is"):
         File(path)
     assert path.read_bytes() == before
-
-
-def test_a_vec0_table_that_is_not_quite_ours_is_refused(path: Path) -> None:
-    file = File(path)
-    with file.writing() as sql:
-        sql.execute(create_statement("document_meaning_1", 8))
-    file.close()
-    File(path).close()
-    other = apsw.Connection(str(path))
-    other.execute("PRAGMA writable_schema = ON")
-    other.execute(
-        "UPDATE sqlite_schema SET sql = replace(sql, 'int8[8]', 'int8[9]') WHERE name = "
-        "'document_meaning_1'"
-    )
-    other.execute("DELETE FROM sqlite_schema WHERE name = 'document_meaning_1_rowids'")
-    other.close()
-    with pytest.raises(Damaged):
-        File(path)
-
-
-def test_tables_of_sqlites_own_statistics_are_accepted(path: Path) -> None:
-    file = File(path)
-    with file.outside() as sql:
-        sql.execute("ANALYZE")
-    file.close()
-    File(path).close()
 
 
 def test_a_block_that_raises_is_rolled_back(path: Path) -> None:
@@ -402,27 +342,6 @@ sys.exit(max(each.wait() for each in running))
     File(path).close()
 
 
-def test_a_pipe_or_a_device_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/null")):
-        with pytest.raises(NotOurFile, match="device or a pipe"):
-            File(path)
-
-
-def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "one").symlink_to(tmp_path / "other")
-    (tmp_path / "other").symlink_to(tmp_path / "one")
-    with pytest.raises(Unwritable, match="leads nowhere"):
-        File(tmp_path / "one")
-
-
-def test_a_refused_file_gets_no_log_beside_it(path: Path) -> None:
-    altered(path, "CREATE TABLE extra (x)")
-    with pytest.raises(Damaged):
-        File(path)
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
 @pytest.mark.parametrize("value", ["CAST(x'ff80' AS TEXT)", "'[' || char(10)"])
 def test_a_stored_text_that_cannot_be_decoded_is_damage(path: Path, value: str) -> None:
     altered(path, f"INSERT INTO settings VALUES ('a', {value})")
@@ -512,18 +431,6 @@ def test_changes_of_the_schema_by_this_library_are_accepted_while_the_file_is_op
             assert sql.execute("SELECT count(*) FROM documents").get == 0
     file.close()
     other.close()
-
-
-def test_a_moved_file_is_refused_until_it_is_back(path: Path) -> None:
-    file = File(path)
-    path.rename(f"{path}.away")
-    for use in (file.reading, file.writing, file.outside):
-        with pytest.raises(Unwritable, match="moved or deleted"), use():
-            pass
-    path.with_name("test.db.away").rename(path)
-    with file.writing() as sql:
-        sql.execute("INSERT INTO settings VALUES ('a', 'b')")
-    file.close()
 
 
 def test_a_change_is_not_acknowledged_when_the_file_went_away_meanwhile(path: Path) -> None:
