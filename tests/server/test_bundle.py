@@ -2,19 +2,22 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mcpvectordb import __version__
 from mcpvectordb_server import options
-from mcpvectordb_server.packaging import pack
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
+from tests.support import ROOT
 
+pack = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci" / "bundle")))
 MANIFEST, SERVER = pack.read("manifest.json"), pack.read("server.json")
 
 

@@ -1,1 +1,0 @@
-"""Packaging of the server: `server.json` for the MCP registry, `manifest.json` for MCPB bundles."""
