@@ -61,6 +61,7 @@ ANOTHER = (
     "another item of this name is here already, which was not imported from this source: choose "
     "another library"
 )
+DUE = ("added", "changed")  # outcomes of items that are written
 CHANGED_TWICE = "changed both here and in its source since the last import; it stays as it is here"
 
 ItemT = TypeVar("ItemT", ImportedDocument, ImportedMemory, ImportedVector)
@@ -385,20 +386,14 @@ class ImportRun:
         checked = list(self._checked(items, self._entry))
         with self._store.file.reading(limited=False) as sql:
             self._known.follow(sql)
-        outcomes = [self._known.find(entry, mark)[1] for _, mark, entry in checked]
+        due = [each for each in checked if self._known.find(each[2], each[1])[1] in DUE]
         if self._report.dry_run:
-            new = [
-                item
-                for (item, _, _), outcome in zip(checked, outcomes, strict=True)
-                if self._report.settle("memories", item.id, outcome) and outcome != "known"
-            ]
-            self._count_embeddings(kept_embeddings.plan(self._store, new))
+            for item, mark, entry in checked:
+                self._report.settle("memories", item.id, self._known.find(entry, mark)[1])
+            self._count_embeddings(kept_embeddings.plan(self._store, [item for item, *_ in due]))
             return
         writer = self._target.memories.versioned
-        expected = zip(checked, outcomes, strict=True)
-        prepared = PreparedMemories(
-            writer.split(entry.text for (_, _, entry), outcome in expected if outcome != "known")
-        )
+        prepared = PreparedMemories(writer.split(entry.text for *_, entry in due))
         owners: dict[int, ImportedMemory] = {}
         with self._store.file.writing() as sql:
             self._store.metadata_index.settle(sql)
@@ -469,7 +464,7 @@ class ImportRun:
             id: here[id].outcome(mark, item.values) if id in here else "added"
             for id, (item, mark) in by_id.items()
         }
-        new = [by_id[id] for id, each in outcomes.items() if each in ("added", "changed")]
+        new = [by_id[id] for id, each in outcomes.items() if each in DUE]
         if new and not self._report.dry_run:
             vectors.add_many(
                 [item.id for item, _ in new],

@@ -176,14 +176,9 @@ class Vectors:
         last = self._history.at(sql, item, self._tables.find(sql, item), limit)
         if last is None or last.fields is None:
             raise NotFound(f"there was no vector {quoted(item.name)} at that time")
-        return Vector(
-            id=item.name,
-            store=item.place,
-            namespace=item.twin,
-            dimension=last.fields["dimension"],
-            raw=self._history.body(sql, last, self._tables.body),
-            metadata=decode(last.fields["metadata"]),
-        )
+        raw = self._history.body(sql, last, self._tables.body)
+        fields = last.fields["dimension"], raw, None, last.fields["metadata"]
+        return _vector((0, item.name, item.place, item.twin, *fields))
 
     def browse(
         self,
