@@ -168,7 +168,6 @@ class Database:
     def _maintained(self) -> tuple[MaintainedIndex, ...]:
         """Everything that can be checked and made again."""
         return (
-            self.documents.unpublished,
             self._history,
             *self._indexes,
             self._store.vector_store,
@@ -501,7 +500,7 @@ class Database:
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
         self._file.require_file("compacting")
-        return maintenance.compact(self._file, self._maintained)
+        return maintenance.compact(self._file, self._maintained, self.documents.unpublished)
 
     def check(self) -> list[str]:
         """All problems of the file, one sentence each; an empty list if it is sound."""

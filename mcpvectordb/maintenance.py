@@ -103,10 +103,13 @@ def copy(
     return path
 
 
-def compact(file: File, indexes: Sequence[MaintainedIndex]) -> int:
+def compact(
+    file: File, indexes: Sequence[MaintainedIndex], unpublished: UnpublishedDocuments
+) -> int:
     """Optimize the indexes and rewrite the file without unused pages; the bytes that this freed."""
     before = file.bytes()
     with file.writing() as sql:
+        unpublished.remove_abandoned(sql)
         for index in indexes:
             index.optimize(sql)
         _empty_cache(sql)

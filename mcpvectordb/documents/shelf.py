@@ -540,14 +540,8 @@ class Documents:
         is_file = document.modified and os.path.isabs(document.source)  # noqa: PTH117 - any name
         if self._file.published or not is_file:
             return ""
-        return sources.state(
-            document.source,
-            size=document.size,
-            modified=document.modified,
-            hash=document.hash,
-            config=self._config,
-            forbidden=() if self._file.memory else (self._file.path,),
-        )
+        forbidden = () if self._file.memory else (self._file.path,)
+        return sources.state(document, self._config, forbidden)
 
     def chunks(self, id: str, *, limit: int = 100, offset: int = 0) -> list[Chunk]:
         """The passages of a document as the index has them, in their order; raises NotFound."""

@@ -683,18 +683,9 @@ class UnpublishedDocuments:
         keys = [int(key) for (key,) in sql.execute("SELECT document FROM unpublished_documents")]
         self._remove(sql, keys)
 
-    # The interface for `compact`, `rebuild` and `check`, as every index has it.
-
-    def optimize(self, sql: Sql) -> None:
+    def remove_abandoned(self, sql: Sql) -> None:
         """Remove what nobody is writing."""
         self._remove(sql, list(self._abandoned(sql)))
-
-    def rebuild(self, sql: Sql) -> None:
-        """Nothing: this is no index."""
-
-    def problems(self, sql: Sql) -> Iterator[str]:
-        """Nothing: an unpublished document is no problem, and its chunks are checked like all."""
-        return iter(())
 
 
 def _of_source(sql: Sql, document: PreparedDocument) -> tuple[list[int], int | None]:

@@ -22,7 +22,7 @@ from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import IngestError, Refused, TooLarge, Unreadable
 from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
 from mcpvectordb.metadata import storable
-from mcpvectordb.records import ProgressCallback, Source
+from mcpvectordb.records import Document, ProgressCallback, Source
 
 KERNEL = ("/proc", "/sys")
 VAULT_FOLDER = ".obsidian"
@@ -129,32 +129,26 @@ def read_path(
 
 
 def state(
-    path: str,
-    *,
-    size: int,
-    modified: str,
-    hash: str,
-    config: Config,
-    forbidden: Collection[Path] = (),
+    document: Document, config: Config, forbidden: Collection[Path] = ()
 ) -> Literal["current", "changed", "gone", ""]:
-    """Whether a file is still the one of which `read_path` gave this; "" if it may not be seen."""
+    """What became of the file of a document since it was read; "" if it may not be seen."""
     try:
-        info = os.stat(path)  # noqa: PTH116 - Path takes longer
+        info = os.stat(document.source)  # noqa: PTH116 - Path takes longer
     except (FileNotFoundError, NotADirectoryError):
         return "gone"
     except (OSError, ValueError):
         return ""
     if not stat.S_ISREG(info.st_mode):
         return "gone"
-    if info.st_size != size:
+    if info.st_size != document.size:
         return "changed"
-    if _iso(info.st_mtime) == modified:
+    if _iso(info.st_mtime) == document.modified:
         return "current"
     try:  # copied back, checked out again, or changed
-        found = read_path(path, config=config, forbidden=forbidden)
+        found = read_path(document.source, config=config, forbidden=forbidden)
     except IngestError:
         return "changed"
-    return "current" if found.hash == hash else "changed"
+    return "current" if found.hash == document.hash else "changed"
 
 
 def check_folder(

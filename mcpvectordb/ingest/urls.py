@@ -254,11 +254,9 @@ GZIP = 31
 def decompressed(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     """Undo a Content-Encoding, in pieces of about PIECE bytes; HTTPException for damaged data."""
     encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return pieces
-    if encoding in ("gzip", "x-gzip"):
-        return _gunzipped(pieces)
-    raise HTTPException(f"it sent Content-Encoding {encoding!r}, which was not asked for")
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
+        raise HTTPException(f"it sent Content-Encoding {encoding!r}, which was not asked for")
+    return _gunzipped(pieces) if "gzip" in encoding else pieces
 
 
 def _gunzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
