@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb_server.arguments import MAX_DEPTH, ArgumentError, Arguments, arguments_of, coerce
-from mcpvectordb_server.replies import Reply, Text
-from mcpvectordb_server.shown import shows
-from tests.server.little_surface import add, bounded, find, slow
+from tests.server.little_surface import add, bounded, find
 
 
 def read(function: Callable[..., Any], /, **raw: Any) -> dict[str, Any]:
@@ -21,39 +19,6 @@ def refused(function: Callable[..., Any], /, **raw: Any) -> str:
     with pytest.raises(ArgumentError) as caught:
         read(function, **raw)
     return str(caught.value)
-
-
-def test_the_schema_is_made_from_the_signature() -> None:
-    assert arguments_of(add).schema == {
-        "type": "object",
-        "properties": {
-            "note": {"type": "string", "description": "What to keep"},
-            "times": {"type": "integer", "default": 1, "description": "How often"},
-            "extra": {
-                "anyOf": [{"type": "object"}, {"type": "null"}],
-                "default": None,
-                "description": "Anything else",
-            },
-        },
-        "required": ["note"],
-    }
-
-
-def test_the_grant_parameter_is_not_published() -> None:
-    assert list(arguments_of(slow).schema["properties"]) == ["steps"]
-    assert arguments_of(slow).grant == "grant"
-
-
-def test_the_output_schema_comes_from_the_reply_and_requires_nothing() -> None:
-    assert arguments_of(add).output == {
-        "type": "object",
-        "properties": {
-            "status": {"type": "string"},
-            "count": {"type": "integer"},
-            "error": {"type": "string"},
-        },
-    }
-    assert arguments_of(find).output is None
 
 
 @pytest.mark.parametrize(
@@ -191,7 +156,7 @@ def test_a_remark_names_the_argument_that_was_meant() -> None:
     def ignored(function: Any, **raw: Any) -> str:
         return arguments_of(function).ignored(raw)
 
-    assert ignored(find, word="x") == "" and ignored(described, random_string="x") == ""
+    assert ignored(find, word="x") == "" and ignored(find, random_string="x") == ""
     assert ignored(find, wrod="x") == (
         '"wrod" is an unknown argument and was ignored; did you mean word?'
     )
@@ -203,17 +168,6 @@ def test_a_remark_names_the_argument_that_was_meant() -> None:
     assert ignored(find, colour="red").endswith("was ignored; there are word.")
     many = ignored(find, **{f"x{number}" * 99: 1 for number in range(9)})
     assert many.endswith("4 more unknown arguments were ignored.") and len(many) < 1000
-
-
-@shows(count=int)
-def described(db: Any) -> Reply:
-    """A tool that writes its text itself."""
-    return Reply(content=(Text(text="found"),), structured={"count": 1})
-
-
-def test_a_tool_that_returns_a_reply_can_publish_an_output_schema() -> None:
-    properties = {"count": {"type": "integer"}}
-    assert arguments_of(described).output == {"type": "object", "properties": properties}
 
 
 json_values = st.recursive(

@@ -41,12 +41,6 @@ def test_names_in_force_are_by_surface() -> None:
     assert exposed_names(LITTLE, offered)["find"] == "find"
 
 
-def test_a_call_runs_the_function() -> None:
-    db = Shelf()
-    assert ask("add", db=db, note="tea", times=2.0).structured == {"status": "added", "count": 2}
-    assert db.notes == ["tea", "tea"]
-
-
 def test_a_reply_names_unknown_arguments() -> None:
     remark = '"tims" is an unknown argument and was ignored; did you mean times? It was not given, '
     added = ask("add", note="tea", tims=2)
@@ -64,17 +58,6 @@ def test_an_error_about_a_missing_argument_names_the_unknown_one() -> None:
         "error": 'word is required; "wrod" is an unknown argument and was ignored; did you mean '
         "word?",
     }
-
-
-@pytest.mark.parametrize("raw", [{}, {"word": 5}, {"word": "\ud800"}, {"word": "tea"}])
-def test_every_error_is_reported_in_the_way_of_its_surface(raw: dict[str, Any]) -> None:
-    plain, flagged = ask("find", **raw), ask("flagging_find", **raw)
-    assert plain.structured is not None
-    assert plain.structured["status"] == "error"
-    assert not plain.failed
-    assert flagged.failed
-    assert flagged.structured is None
-    assert flagged.content[0].text == plain.structured["error"]
 
 
 def test_an_unexpected_exception_is_logged_in_full_and_answered_without_details(

@@ -49,18 +49,6 @@ def test_a_text_is_stored_and_can_be_read_at_once(writer: Looker) -> None:
     writer.wait(".prose", "Sage is grey.")
 
 
-def test_two_notes_of_one_day_are_two_documents(writer: Looker) -> None:
-    before = writer.served.db.documents.count()
-    writer.go("#/add/text")
-    for text in ("The first note of today.", "The second note of today."):
-        writer.page.get_by_label("Text", exact=True).fill(text)
-        writer.button("Store the text").click()
-        writer.wait(".stored a", "note-")
-        writer.until("document.querySelector('textarea').value === ''")
-        writer.find(".stored").evaluate("element => element.remove()")
-    assert writer.served.db.documents.count() == before + 2
-
-
 def test_a_text_whose_name_is_taken_is_stored_as_it_is_wished(writer: Looker) -> None:
     writer.expected = ("Failed to load resource",)  # 409
     documents = writer.served.db.documents
