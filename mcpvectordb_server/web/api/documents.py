@@ -281,15 +281,15 @@ def get_chunk(site: Site, *, chunk: ChunkId) -> JsonReply:
     if not there:
         raise NotFound(f"no passage has the id {chunk}")
     found = there[0]
-    nearby = site.db.documents.chunks(found.document.id, limit=3, offset=max(0, found.position - 1))
-    around = {each.position: each for each in nearby}
     waiting = site.db.documents.waiting(found.document.id)
-    before, after = around.get(found.position - 1), around.get(found.position + 1)
+    around = {
+        each.position: chunk_reply(each, waiting) for each in site.db.documents.neighbours(found)
+    }
     return {
         "document": found.document,
-        "chunk": chunk_reply(found, waiting),
-        "before": None if before is None else chunk_reply(before, waiting),
-        "after": None if after is None else chunk_reply(after, waiting),
+        "chunk": around[found.position],
+        "before": around.get(found.position - 1),
+        "after": around.get(found.position + 1),
     }
 
 
