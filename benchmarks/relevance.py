@@ -37,7 +37,7 @@ from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.index.chunks import embedding_text
 from mcpvectordb.ranking.relevance import JUDGED, Weights, reread, words
-from mcpvectordb.ranking.snippets import Snippets
+from mcpvectordb.ranking.snippets import word_shares
 from mcpvectordb.records import STRONG, WEAK
 from mcpvectordb.text.query import parse_query
 from mcpvectordb.text.tokens import is_non_latin
@@ -175,14 +175,14 @@ def _hits(db: Database, mode: str, text: str, judged: dict[str, int]) -> Iterato
     model = CATALOGUE.get(db.stats().model)
     if is_non_latin(text) and (mode == "text" or (model is not None and model.latin_only)):
         return
-    passages, shares = db.stats().chunks, Snippets(parse_query(text)).shares
+    passages, query = db.stats().chunks, parse_query(text)
     for hit in searches(db, mode)(text, limit=JUDGED):
         chunk, document = hit.item, hit.item.document
         searched = embedding_text(document.title, chunk.headings, chunk.header, chunk.text)
         scores: Scores = hit.scores
         yield Hit(
             scores.vector or 0.0,
-            words(shares([searched])[0], scores, passages),
+            words(word_shares(query, [searched])[0], scores, passages),
             reread(scores),
             math.log10(max(1, passages)),
             judged.get(document.source, 0) > 0,

@@ -408,9 +408,8 @@ class Hit(Record, Generic[T]):
 
         Many who search look at neither.
         """
-        hit = cls(**values)
-        del hit.__dict__["line"], hit.__dict__["snippet"]
-        hit.__dict__["_show"] = show
+        hit = cls.__new__(cls)
+        hit.__dict__.update(_NOT_GIVEN, _show=show, **values)
         return hit
 
     if not TYPE_CHECKING:  # with it, a type checker would take any name for an attribute
@@ -425,6 +424,9 @@ class Hit(Record, Generic[T]):
 
 if not TYPE_CHECKING:  # their defaults, which are in `_defaults`, would be found before
     del Hit.line, Hit.snippet
+_NOT_GIVEN = {
+    name: Hit._defaults[name] for name in ("relevance", "folded", "more", "passage", "highlighted")
+}
 
 
 class Explained(Record):

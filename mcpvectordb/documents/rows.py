@@ -18,8 +18,8 @@ from mcpvectordb import filters, metadata
 from mcpvectordb.documents import libraries
 from mcpvectordb.errors import Damaged, NotFound, quoted
 from mcpvectordb.filters import Where
-from mcpvectordb.index.chunks import ACTIVE_KEY, ChunkIndex
-from mcpvectordb.index.resident import Allowed, ColumnSource
+from mcpvectordb.index.chunks import ACTIVE_KEY, ChunkIndex, beginning
+from mcpvectordb.index.resident import EVERYTHING, Allowed, ColumnSource
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import library_name, storable
 from mcpvectordb.ranking.ranker import Recency
@@ -59,8 +59,12 @@ PATH = (
     "iif(substr(d.source, 1, length(d.library) + 1) = d.library || '/', '', d.library || '/') "
     "|| ltrim(d.source, '/'))"
 )
+_CHUNKS = (
+    'SELECT c.id, c.owner, c.position, c.start, c."end", c.first_line, c.last_line, c.page, '
+    "c.headings, c.header, c.footer, c.tile, c.tile_start, p.tile "
+    f"FROM document_chunks c {beginning('document_chunks')}"
+)
 PUBLISHED = "d.key NOT IN (SELECT document FROM unpublished_documents)"
-_CHUNK = ("position", "start", "end", "first_line", "last_line", "page", "header", "footer")
 
 # Of a pattern for documents: every path of the file is compared with each of them.
 MOST_ALTERNATIVES = 32
@@ -135,6 +139,8 @@ class DocumentFilter(ItemFilter):
     @property
     def chunks(self) -> Allowed:
         """The ids of their chunks; a condition on chunk fields chooses among these."""
+        if self.condition == filters.EVERYTHING:
+            return EVERYTHING
         return self.allowed(
             "SELECT c.id FROM document_chunks c JOIN published_documents d ON d.key = c.owner "
             "WHERE",
@@ -151,10 +157,15 @@ class DocumentFilter(ItemFilter):
         return DocumentFilter(f"({self.condition}) AND {PUBLISHED}", self.bindings)
 
 
+ALL_DOCUMENTS = DocumentFilter(filters.EVERYTHING, ())
+
+
 def document_filter(
     library: str | None, where: Where | None, *, chunks: bool = False, dialect: SqlDialect = SQLITE
 ) -> DocumentFilter:
     """Documents of a library that fulfil all conditions, or (`chunks`) such chunks of them."""
+    if library is None and where is None:
+        return ALL_DOCUMENTS
     conditions = filters.conditions(where, KINDS)
     if library is not None:
         conditions.insert(0, Condition("library", "eq", library_name(library)))
@@ -258,32 +269,36 @@ def recency(sql: Sql, ids: Sequence[int], recency: Recency) -> dict[int, float]:
     return {**dict.fromkeys(ids, 1.0), **{id: recency.weight(when) for id, when in moments}}
 
 
-def chunks(sql: Sql, index: ChunkIndex, ids: Sequence[int]) -> dict[int, Chunk]:
+def chunks(sql: Sql, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
     wanted = json.dumps(list(ids))
-    passages = {each.id: each for each in index.passages(sql, ids)}
     documents = selected(
         sql,
         "d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?)))",
         wanted,
     )
-    columns = ", ".join(f'"{name}"' for name in _CHUNK)
-    rows = sql.execute(
-        f"SELECT id, owner, {columns} FROM document_chunks "
-        "WHERE id IN (SELECT value FROM json_each(?))",
-        (wanted,),
-    )
-    found = {
-        id: Chunk(
-            id=id,
-            document=documents[owner],
-            text=passages[id].text,
-            headings=passages[id].headings,
-            **dict(zip(_CHUNK, values, strict=True)),
-        )
-        for id, owner, *values in rows
-        if owner in documents
-    }
+    found = {}
+    for id, owner, position, start, end, first, last, page, *block, tile, at, before in sql.execute(
+        f"{_CHUNKS} WHERE c.id IN (SELECT value FROM json_each(?))", (wanted,)
+    ):
+        if before is not None:
+            tile, at = before + tile, at - len(before)
+        headings, header, footer = block
+        if owner in documents:
+            found[id] = Chunk(
+                id=id,
+                document=documents[owner],
+                position=position,
+                text=tile[start - at : end - at],
+                start=start,
+                end=end,
+                first_line=first,
+                last_line=last,
+                page=page,
+                headings=metadata.decode_list(headings),
+                header=header,
+                footer=footer,
+            )
     if missing := set(ids) - found.keys():
         raise Damaged(
             f"the index names passage {min(missing)}, which is not there: run `mcpvectordb check`, "

@@ -13,6 +13,7 @@ from mcpvectordb.documents.whole_documents import ReciprocalRanks, by_all_terms,
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index.chunks import ChunkIndex, QueryEmbedding, embedding_text
 from mcpvectordb.index.encoder import NO_WORDS
+from mcpvectordb.index.resident import Allowed
 from mcpvectordb.ranking import ranker, relevance, variety
 from mcpvectordb.ranking.meaning import MeaningRetriever
 from mcpvectordb.ranking.ranker import Question, Ranking, Retrievers
@@ -73,32 +74,35 @@ class DocumentSearch:
 
     def search(self, question: DocumentQuestion, which: DocumentFilter) -> Results[Chunk]:
         """The passages or documents that answer a query best, all read in one snapshot."""
-        began = time.perf_counter()
+        began, wanted = time.perf_counter(), question.limit + question.offset
+        least = question.read_again
+        judged = max(least, relevance.JUDGED)
         with self._store.file.reading() as sql:
             backlog, embedding = self._store.encoder.asked(
-                question.text, question.mode, self._index, wait=question.whole
+                sql, question.text, question.mode, self._index, wait=question.unit == "document"
             )
             which = which.published(sql)
-            least = question.read_again
-            judged = max(least, relevance.JUDGED)
-            ranking, chosen = self._ranked(
-                sql, question, which, embedding, max(judged, question.wanted)
-            )
+            allowed = which.chunks
+            retrievers = self._retrievers(sql, question, allowed, embedding)
+            ranking, chosen = self._ranked(retrievers, question, which, max(judged, wanted))
             first = ranking.rows[:judged]
-            shown = [id for id, _, _ in (*first, *ranking.rows[question.offset : question.wanted])]
+            shown = [id for id, _, _ in (*first, *ranking.rows[question.offset : wanted])]
             folded = [each for id in shown for each in chosen.folded.get(id, ())]
-            chunks = rows.chunks(sql, self._index, list(dict.fromkeys([*shown, *folded])))
+            chunks = rows.chunks(sql, list(dict.fromkeys([*shown, *folded])))
             if least:
                 passages = [_passage(chunks[id]) for id, _, _ in first[:least]]
                 figures = self._store.reranker.scores(question.text, passages)
                 ranking.rerank(figures, positioned if question.fusion == "rrf" else ranker.blended)
+            searched = None if allowed.select else ranking.matched.rows
+            if searched is None:
+                searched = self._index.keyword.searched(sql, allowed)
             kept = ranking.judged(
                 question,
                 [
                     (scores, chunks[id].text, _searched(chunks[id]))
                     for id, _, scores in ranking.rows[: relevance.JUDGED]
                 ],
-                self._index.keyword.searched(sql, which.chunks),
+                searched,
             )
         covered = {
             id: tuple(chunks[each] for each in chosen.folded[id])
@@ -124,27 +128,46 @@ class DocumentSearch:
         ]
         return ranking.results(question, hits, began, backlog=backlog)
 
-    def _ranked(
+    def _retrievers(
         self,
         sql: Sql,
         question: DocumentQuestion,
-        which: DocumentFilter,
+        allowed: Allowed,
         embedding: QueryEmbedding | str,
-        wanted: int,
+    ) -> Retrievers:
+        query, keyword = parse_query(question.text), self._index.keyword
+        narrows = query.strict or query.exclusions
+        return Retrievers(
+            sql,
+            query,
+            partial(keyword.match, sql, query, allowed) if query.match else NO_WORDS,
+            MeaningRetriever(sql, self._index, embedding)
+            if isinstance(embedding, QueryEmbedding)
+            else embedding,
+            allowed
+            if not narrows
+            or question.mode == "text"
+            or (query.common and question.mode == "vector")
+            else keyword.narrowed(query, allowed),
+            embedding,
+        )
+
+    def _ranked(
+        self, by: Retrievers, question: DocumentQuestion, which: DocumentFilter, wanted: int
     ) -> tuple[Ranking, Variety]:
         """The `wanted` best rows; grouped and folded, if that is requested, from many more.
 
         A longer ranking begins with the shorter one, so it is made longer only if too few rows
         remain of it.
         """
-        once = question.whole and question.fusion == "convex"
+        once = question.unit == "document" and question.fusion == "convex"
         if not question.group and not question.fold and not once:
-            return self._rank(sql, question, which, embedding, wanted), EVERYTHING
+            return self._rank(by, question, which, wanted), EVERYTHING
         for depth in sorted({max(least, wanted) for least in CANDIDATES}):
-            ranking = self._rank(sql, question, which, embedding, depth)
+            ranking = self._rank(by, question, which, depth)
             by_id = {row[0]: row for row in ranking.rows}
             ids = list(by_id)
-            owner = self._index.owner_of(sql, ids)
+            owner = self._index.owner_of(by.sql, ids)
             if once:
                 best: dict[int, int] = {}
                 for id in ids:
@@ -154,7 +177,7 @@ class DocumentSearch:
                 ids,
                 wanted,
                 owner=owner.get if question.group and not once else None,
-                text=_Texts(sql, self._index, ids).get if question.fold else None,
+                text=_Texts(by.sql, self._index, ids).get if question.fold else None,
             )
             if chosen.complete or len(ranking.rows) < depth:
                 break
@@ -162,35 +185,18 @@ class DocumentSearch:
         return ranking, chosen
 
     def _rank(
-        self,
-        sql: Sql,
-        question: DocumentQuestion,
-        which: DocumentFilter,
-        embedding: QueryEmbedding | str,
-        wanted: int,
+        self, by: Retrievers, question: DocumentQuestion, which: DocumentFilter, wanted: int
     ) -> Ranking:
-        query, keyword = parse_query(question.text), self._index.keyword
-        retrievers = Retrievers(
-            sql,
-            query,
-            partial(keyword.match, sql, query, which.chunks) if query.match else NO_WORDS,
-            MeaningRetriever(sql, self._index, embedding)
-            if isinstance(embedding, QueryEmbedding)
-            else embedding,
-            which.chunks
-            if question.mode == "text" or (query.common and question.mode == "vector")
-            else keyword.narrowed(query, which.chunks),
-            embedding,
-        )
-        weigh = partial(rows.recency, sql)
+        weigh = partial(rows.recency, by.sql)
         if question.fusion == "convex":
-            return retrievers.rank(question, wanted, weigh)
+            return by.rank(question, wanted, weigh)
         if question.mode == "text":
             depth = wanted if question.recency is None else max(CANDIDATES[0], wanted)
-            ranking = by_all_terms(retrievers, self._index, question, which, depth)
+            ranking = by_all_terms(by, self._index, question, which, depth)
         else:
-            ranks = ReciprocalRanks(retrievers, self._index, question, wanted)
-            ranking = ranks.rank(expand=question.expand)
+            ranking = ReciprocalRanks(by, self._index, question, wanted).rank(
+                expand=question.expand
+            )
         ranking.age(question, weigh)
         return ranking
 

@@ -398,7 +398,7 @@ class Documents:
             offset=offset,
             fusion=fusion,
             rerank=rerank,
-            recency=Recency.parse(newer, datetime.now(UTC)),
+            recency=None if newer is None else Recency.parse(newer, datetime.now(UTC)),
             min_score=min_score,
             min_relevance=min_relevance,
             explain=explain,
@@ -408,7 +408,7 @@ class Documents:
             fold=fold,
         )
         which = rows.document_filter(
-            library, where, chunks=not question.whole, dialect=self._file.dialect
+            library, where, chunks=unit != "document", dialect=self._file.dialect
         )
         found = self._search.search(question, which)
         if found.backlog.pending:
@@ -552,7 +552,7 @@ class Documents:
                 (rows.row(sql, id)[0], limit, offset),
             )
             ids = [chunk for (chunk,) in found]
-            chunks = rows.chunks(sql, self._index, ids)
+            chunks = rows.chunks(sql, ids)
             return [chunks[chunk] for chunk in ids]
 
     def chunks_by_ids(self, ids: Sequence[int]) -> list[Chunk]:
@@ -564,7 +564,7 @@ class Documents:
                 "WHERE c.id IN (SELECT value FROM json_each(?))",
                 (json.dumps(list(ids)),),
             )
-            found = rows.chunks(sql, self._index, [chunk for (chunk,) in there])
+            found = rows.chunks(sql, [chunk for (chunk,) in there])
             return [found[chunk] for chunk in ids if chunk in found]
 
     def neighbours(self, chunk: Chunk, *, before: int = 1, after: int = 1) -> list[Chunk]:

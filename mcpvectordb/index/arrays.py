@@ -310,6 +310,23 @@ def _bounded(values: Values) -> Values:
     return np.clip(values, -largest, largest)
 
 
+class Embeddings(NamedTuple):
+    """Some embeddings."""
+
+    ids: list[int]
+    rows: Values
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, bytes]], dimension: int) -> Embeddings:
+        """Those of rows with an id and a BLOB."""
+        return cls([id for id, _ in rows], unpacked([blob for _, blob in rows], dimension))
+
+    def cosines(self, query: Floats) -> dict[int, float]:
+        """The exact cosine of each to a query's embedding."""
+        cosines = cosine(self.rows, query.astype(np.float64))
+        return dict(zip(self.ids, cosines.tolist(), strict=True))
+
+
 # Codes.
 
 ROCCHIO_WEIGHT = 0.3  # of the mean of relevant passages against the query, both of length 1
@@ -636,6 +653,26 @@ class Codes:
             if self._centre is not None:
                 self._signs[:, part] = _words(self._codes[part] > lengths[:, None] * self._centre)
         self.alive = np.concatenate([alive, np.ones(last - len(alive), bool)])
+
+
+class CodeView(NamedTuple):
+    """The codes that a transaction sees, a mask of the rows that exist, and of those to be found.
+
+    Cosines of codes are within some ten-thousandths of the exact ones: what is fused with other
+    scores is ranked by them, without reading an embedding.
+    """
+
+    codes: Codes
+    alive: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
+
+    def best(self, query: Floats, limit: int) -> Ranked:
+        """(id, cosine) of the nearest by their codes, best first."""
+        return self.codes.best(query, limit, self.alive, self.usable)
+
+    def rows(self, ids: NDArray[np.int64]) -> CodedRows:
+        """The codes of those of the given ids that have one."""
+        return self.codes.rows(ids, self.alive)
 
 
 def centre(codes: NDArray[np.int8]) -> NDArray[np.float32]:

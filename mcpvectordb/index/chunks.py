@@ -182,6 +182,14 @@ def covers_tile(tile: str, start: int, end: int) -> bool:
     return not (before + tile[max(end, 0) :]).strip()
 
 
+def beginning(chunks: str) -> str:
+    """SQL that joins the tile before that of chunk row `c`, as `p`, if the chunk begins in it."""
+    return (
+        f"LEFT JOIN {chunks} p "
+        "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
+    )
+
+
 def visible(front: str) -> str:
     """What a tile has before its chunk: front matter, or nothing to be seen."""
     return front if front.removeprefix("\ufeff").strip() else ""
@@ -237,8 +245,7 @@ class ChunkIndex:
         self._passages = (
             f"SELECT c.id, {title or _NO_TITLE}, c.headings, c.header, c.tile, c.tile_start, "
             'c.start, c."end", p.tile '
-            f"FROM {self.chunks} c LEFT JOIN {self.chunks} p "
-            "ON p.owner = c.owner AND p.position = c.position - 1 AND c.start < c.tile_start"
+            f"FROM {self.chunks} c {beginning(self.chunks)}"
         )
 
     @staticmethod

@@ -69,6 +69,7 @@ DEFAULT_VECTOR_WEIGHT = 0.5  # of cosines against BM25, for models that do not g
 # that are not in its vocabulary.
 BLIND_VECTOR_WEIGHT = 0.1
 NO_WORDS = "the query has no words to look for"
+NOTHING_WAITS = Backlog()
 
 
 class Encoder:
@@ -225,32 +226,26 @@ class Encoder:
         return self._tokens
 
     def asked(
-        self, text: str, mode: str, index: ChunkIndex, *, wait: bool = False
+        self, sql: Sql, text: str, mode: str, index: ChunkIndex, *, wait: bool = False
     ) -> tuple[Backlog, QueryEmbedding | str]:
         """What waits for its embedding, and that of a query, or the reason why there is none.
 
-        A search by words alone ("text") needs neither, and an empty query has no meaning.
+        A search by words alone ("text") needs neither, and an empty query has no meaning. With
+        `wait`, and for a search by meaning alone, it waits for a model that is being loaded.
         """
         if mode == "text":
-            return Backlog(), ""
+            return NOTHING_WAITS, ""
         if not text.strip():
-            return Backlog(), NO_WORDS
-        backlog = self.backlog(index)
-        return backlog, self.query_embedding(text, backlog, wait=wait or mode == "vector")
+            return NOTHING_WAITS, NO_WORDS
+        model = active_model(sql)
+        if model is None:
+            return NOTHING_WAITS, "nothing has been ingested yet"
+        backlog = self._backlog(sql, index, model)
+        if backlog.pending and not backlog.embedded:
+            return backlog, backlog.note
+        return backlog, self._query_embedding(model, text, wait=wait or mode == "vector")
 
-    def query_embedding(
-        self, text: str, backlog: Backlog | None = None, *, wait: bool = False
-    ) -> QueryEmbedding | str:
-        """A query's embedding, or the reason why there is none.
-
-        With `wait` it waits for a model that is being loaded.
-        """
-        if backlog is not None and backlog.pending and not backlog.embedded:
-            return backlog.note
-        with self._file.reading() as sql:
-            fixed = active_model(sql)
-        if fixed is None:
-            return "nothing has been ingested yet"
+    def _query_embedding(self, fixed: ModelRow, text: str, *, wait: bool) -> QueryEmbedding | str:
         if not wait and self.loading:
             return "the model is still loading; ask again in a moment"
         from mcpvectordb.embedding.catalogue import CATALOGUE
@@ -458,14 +453,15 @@ class Encoder:
         """How many chunks of an index wait for the active model, and what becomes of them."""
         with self._file.reading() as sql:
             model = active_model(sql)
-            if model is None:
-                return Backlog()
-            pending = index.count_pending(sql, model.key)
-            passages = index.count(sql) if pending else 0
-            # The server's searches need not look for what others do.
-            leased = pending and self.background is None and index.is_leased(sql, model.key)
+            return self._backlog(sql, index, model) if model else NOTHING_WAITS
+
+    def _backlog(self, sql: Sql, index: ChunkIndex, model: ModelRow) -> Backlog:
+        pending = index.count_pending(sql, model.key)
         if not pending:
-            return Backlog()
+            return NOTHING_WAITS
+        passages = index.count(sql)
+        # The server's searches need not look for what others do.
+        leased = self.background is None and index.is_leased(sql, model.key)
         if self.background is not None:
             error = self.background.error
             next = f"embedding failed: {error}" if error else "embedding goes on in the background"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from mcpvectordb.index.resident import (
     changes_since,
     newest_change,
 )
-from mcpvectordb.storage import deadline, fts5
+from mcpvectordb.storage import fts5
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
@@ -48,13 +48,15 @@ class KeywordMatch:
     """The best chunks for a query as (id, BM25), and a function for the BM25 of any others.
 
     `full_score` is the BM25 of a chunk of average length that has every term once, and `code_share`
-    the part of it, 0 to 1, that is due to codes that occur at all.
+    the part of it, 0 to 1, that is due to codes that occur at all; `rows` is how many chunks there
+    are, where that is known.
     """
 
     best: Ranked
     scores: Callable[[Sequence[int]], dict[int, float]]
     full_score: float | None = None
     code_share: float = 0.0
+    rows: int | None = None
 
 
 NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
@@ -122,11 +124,12 @@ class KeywordIndex:
                 self.best(sql, *self._matching(query), allowed, limit),
                 lambda ids: self._scores_in_file(sql, query, ids),
                 *full_score(query, total, frequencies),
+                total,
             )
         scorer = self._postings.score(sql, query)
         ids = allowed.ids(sql) if allowed.select else None
         return KeywordMatch(
-            scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share
+            scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share, scorer.rows
         )
 
     def searched(self, sql: Sql, allowed: Allowed) -> int:
@@ -294,11 +297,7 @@ class Rows:
     average: float  # length
     seq: int
     version: int
-
-    @property
-    def size(self) -> int:
-        """How many bytes of memory this takes."""
-        return 21 * len(self.ids)
+    size: int  # in bytes of memory
 
     @property
     def last(self) -> int:
@@ -328,11 +327,7 @@ class TermPostings:
     rows: int  # that have it, deleted ones included
     last: int
     version: int  # of the Rows that the places belong to
-
-    @property
-    def size(self) -> int:
-        """How many bytes of memory this takes."""
-        return self.counts.nbytes + (0 if self.places is None else self.places.nbytes)
+    size: int  # in bytes of memory
 
     @property
     def having(self) -> NDArray[np.int32]:
@@ -355,45 +350,41 @@ class Postings:
 
     def score(self, sql: Sql, query: Query) -> Bm25Scorer:
         """The scorer of a query's terms, over the rows that this transaction sees."""
+        asked = dict.fromkeys((*query.terms, *query.spellings, *query.exclusions))
         with self._memory.loading(self._table):
-            rows, memory = self._seen_rows(sql)
-            terms = {}
-            for each in dict.fromkeys((*query.terms, *query.spellings, *query.exclusions)):
-                deadline.check("reading the rows of the query's words")
-                terms[each] = self._term(sql, rows, each, memory)
+            seen = newest_change(sql), self._memory.get(self._table, ROWS)
+            rows, memory = self._current(sql, *seen)
+            terms = self._terms(sql, rows, list(asked), memory)
         return Bm25Scorer(rows, query, terms)
 
     def load(self, sql: Sql, token: str) -> int:
         """Have the postings of a token in memory before a query needs them; returns their size."""
         with self._memory.loading(self._table):
-            rows, memory = self._seen_rows(sql)
+            seen = newest_change(sql), self._memory.get(self._table, ROWS)
+            rows, memory = self._current(sql, *seen)
             known: TermPostings | None = memory.get(self._table, token)
             if known is None or known.version != rows.version:
                 found = fts5.token_counts(sql, self._table, token, self._title_weight)
-                known = self._keep(rows, token, None, found, memory)
+                known = self._made(rows, None, found)
+                memory.put(self._table, token, known)
             return known.size
 
-    def _seen_rows(self, sql: Sql) -> tuple[Rows, ResidentEntries]:
-        """The rows that this transaction sees, and where to keep what it reads.
+    def _current(self, sql: Sql, seq: int, rows: Rows | None) -> tuple[Rows, ResidentEntries]:
+        """The rows as of change `seq`, and where to keep what is read: those in memory, brought up
+        to date, or all read again.
 
-        A transaction that began before the rows in memory were read sees other rows: it reads its
-        own and keeps nothing.
+        Equal numbers mean equal data. A transaction that began before the rows in memory were read
+        sees other rows: it reads its own and keeps nothing. If the log no longer reaches back to
+        `rows.seq`, or the table was rebuilt, anything may have changed: all entries are dropped.
+        Otherwise `_followed` appends new rows and marks deleted ones, which keeps places and
+        `version`, so the postings of terms stay valid and need only rows above their own `last`
+        (`_terms`).
         """
-        seq, rows = newest_change(sql), self._memory.get(self._table, ROWS)
-        kept = rows is None or rows.seq <= seq
-        memory = self._memory if kept else ResidentEntries(0)
-        return self._current(sql, rows if kept else None, seq, memory), memory
-
-    def _current(self, sql: Sql, rows: Rows | None, seq: int, memory: ResidentEntries) -> Rows:
-        """The rows as of change `seq`: those in memory, brought up to date, or all read again.
-
-        Equal numbers mean equal data. If the log no longer reaches back to `rows.seq`, or the table
-        was rebuilt, anything may have changed: all entries are dropped. Otherwise `_followed`
-        appends new rows and marks deleted ones, which keeps places and `version`, so the postings
-        of terms stay valid and need only rows above their own `last` (`_term`).
-        """
+        memory = self._memory
         if rows is not None and rows.seq == seq:
-            return rows
+            return rows, memory
+        if rows is not None and rows.seq > seq:
+            rows, memory = None, ResidentEntries(0)
         if rows is not None and changes_since(sql, self._table, rows.seq) is None:
             memory.drop(self._table)
             rows = None
@@ -404,44 +395,44 @@ class Postings:
         if current is None:
             raise Damaged(f"{self._table} contradicts itself: run `mcpvectordb rebuild`")
         memory.put(self._table, ROWS, current)
-        return current
+        return current, memory
 
-    def _term(self, sql: Sql, rows: Rows, expression: str, memory: ResidentEntries) -> TermPostings:
-        """The postings of a term: those in memory, and those of rows that were added since.
+    def _terms(
+        self, sql: Sql, rows: Rows, expressions: Sequence[str], memory: ResidentEntries
+    ) -> dict[str, TermPostings]:
+        """The postings of terms: those in memory, and those of rows that were added since.
 
-        Words with one stem are one token, whose postings are read once.
+        Words with one stem are one token, whose postings are read once. Tokenizing an expression is
+        slower than to remember its token, which is None if it has several.
         """
-        token = self._token(sql, expression)
-        key = expression if token is None else token
-        known: TermPostings | None = memory.get(self._table, key)
-        if known is not None and known.version != rows.version:
-            known = None
-        if known is not None and known.last == rows.last:
-            return known
-        if known is None and token is not None:
-            found = fts5.token_counts(sql, self._table, token, self._title_weight)
-        else:
-            after = known.last if known else 0
-            found = fts5.counts(sql, self._table, expression, self._title_weight, after)
-        return self._keep(rows, key, known, found, memory)
+        if len(self._tokens) > MOST_TOKENS:
+            self._tokens.clear()
+        for each in expressions:
+            if each not in self._tokens:
+                self._tokens[each] = fts5.single_token(sql, each)
+        keys = {each: self._tokens[each] or each for each in expressions}
+        last = rows.last
+        read: dict[str, tuple[TermPostings | None, fts5.Counts]] = {}
+        kept: dict[Any, TermPostings] = memory.get_all(self._table, keys.values())
+        terms = {key: known for key, known in kept.items() if known.version == rows.version}
+        for each, key in keys.items():
+            before = terms.get(key)
+            if key in read or (before is not None and before.last == last):
+                continue
+            if before is None and self._tokens[each] is not None:
+                found = fts5.token_counts(sql, self._table, key, self._title_weight)
+            else:
+                after = before.last if before else 0
+                found = fts5.counts(sql, self._table, each, self._title_weight, after)
+            read[key] = before, found
+        made = {key: self._made(rows, *found) for key, found in read.items()}
+        for key, postings in made.items():
+            memory.put(self._table, key, postings)
+        terms |= made
+        return {each: terms[key] for each, key in keys.items()}
 
-    def _token(self, sql: Sql, expression: str) -> str | None:
-        """The token of an expression, None if it has several; tokenizing is slower than this."""
-        if expression not in self._tokens:
-            if len(self._tokens) >= MOST_TOKENS:
-                self._tokens.clear()
-            self._tokens[expression] = fts5.single_token(sql, expression)
-        return self._tokens[expression]
-
-    def _keep(
-        self,
-        rows: Rows,
-        key: str,
-        known: TermPostings | None,
-        found: fts5.Counts,
-        memory: ResidentEntries,
-    ) -> TermPostings:
-        """Make postings of what was found and of those known before, and keep them in memory."""
+    def _made(self, rows: Rows, known: TermPostings | None, found: fts5.Counts) -> TermPostings:
+        """The postings of what was found, after those known before."""
         ids, counts = found
         places = rows.places(ids).astype(np.int32)
         if len(places) < len(ids):
@@ -452,13 +443,14 @@ class Postings:
         if known is not None:
             places = np.concatenate([known.having, places])
             whole = np.concatenate([known.counts[known.counts > 0], whole])
-        term = TermPostings(places, whole, len(places), rows.last, rows.version)
-        if len(places) > DENSE * len(rows.ids):
+        having = len(places)
+        if having > DENSE * len(rows.ids):
             everywhere = np.zeros(len(rows.ids), np.uint16)
             everywhere[places] = whole
-            term = replace(term, places=None, counts=everywhere)
-        memory.put(self._table, key, term)
-        return term
+            size = everywhere.nbytes
+            return TermPostings(None, everywhere, having, rows.last, rows.version, size)
+        size = places.nbytes + whole.nbytes
+        return TermPostings(places, whole, having, rows.last, rows.version, size)
 
 
 def _followed(sql: Sql, table: str, rows: Rows, seq: int) -> Rows | None:
@@ -470,8 +462,9 @@ def _followed(sql: Sql, table: str, rows: Rows, seq: int) -> Rows | None:
     more than half of the places are of deleted rows: then all rows are to be read again. The idea
     is that of a log-structured index: append, mark as deleted, and compact now and then.
     """
+    last = rows.last
     count, tokens = fts5.totals(sql, table)
-    new, new_lengths = fts5.lengths(sql, table, rows.last)
+    new, new_lengths = fts5.lengths(sql, table, last)
     ids = np.concatenate([rows.ids, new])
     lengths = np.concatenate([rows.lengths, new_lengths.astype(np.float64)])
     present = np.concatenate([rows.present, np.ones(len(new), bool)])
@@ -493,7 +486,7 @@ def _rows(
     count = int(np.count_nonzero(present))
     average = tokens / count if tokens else 1.0
     norms = _norms(lengths, average).astype(np.float32)
-    return Rows(ids, lengths, present, norms, count, average, seq, version)
+    return Rows(ids, lengths, present, norms, count, average, seq, version, 21 * len(ids))
 
 
 def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
@@ -509,7 +502,7 @@ class Bm25Scorer:
     """
 
     def __init__(self, rows: Rows, query: Query, postings: Mapping[str, TermPostings]) -> None:
-        self._rows = rows
+        self._rows, self.rows = rows, rows.count
         named = (*query.terms, *query.spellings)
         frequencies = {term: postings[term].frequency(rows) for term in dict.fromkeys(named)}
         self._terms = [(postings[term], idf(rows.count, frequencies[term])) for term in named]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -150,12 +150,17 @@ class ResidentEntries:
 
     def get(self, index: str, key: Hashable) -> Any:
         """An entry, which becomes the most recently used one; None when it is not kept."""
+        return self.get_all(index, (key,)).get(key)
+
+    def get_all(self, index: str, keys: Iterable[Hashable]) -> dict[Hashable, Any]:
+        """The entries of those keys that have one, which become the most recently used ones."""
+        found = {}
         with self._lock:
-            found = self._entries.pop((index, key), None)
-            if found is None:
-                return None
-            self._entries[index, key] = found
-            return found[0]
+            for key in dict.fromkeys(keys):
+                if entry := self._entries.pop((index, key), None):
+                    self._entries[index, key] = entry
+                    found[key] = entry[0]
+        return found
 
     def put(self, index: str, key: Hashable, entry: ResidentEntry) -> None:
         """Keep an entry (again, when it has grown) and drop others that no longer fit.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import arrays
-from mcpvectordb.index.arrays import CodedRows, Codes, centre, encode
+from mcpvectordb.index.arrays import CodedRows, Codes, CodeView, Embeddings, centre, encode
 from mcpvectordb.index.resident import (
     EVERYTHING,
     NOWHERE,
@@ -48,19 +48,6 @@ CENTRE_SAMPLE = 80  # chunks that it is computed from, at most, which bounds its
 CODES = "codes"  # the key of a group's codes in memory
 
 
-@dataclass(frozen=True, slots=True)
-class Embeddings:
-    """Some embeddings."""
-
-    ids: list[int]
-    rows: NDArray[np.float64]
-
-    def cosines(self, query: Floats) -> dict[int, float]:
-        """The exact cosine of each to a query's embedding."""
-        cosines = arrays.cosine(self.rows, query.astype(np.float64))
-        return dict(zip(self.ids, cosines.tolist(), strict=True))
-
-
 @dataclass(slots=True)
 class _ResidentCodes:
     """The codes of a group, its filter columns, and the last change that both include."""
@@ -83,26 +70,6 @@ class CodedPassages(Protocol):
 
     def rows(self, ids: NDArray[np.int64]) -> CodedRows:
         """The codes of those of the given ids that have one."""
-
-
-class CodeView(NamedTuple):
-    """The codes that a transaction sees, a mask of the rows that exist, and of those to be found.
-
-    Cosines of codes are within some ten-thousandths of the exact ones: what is fused with other
-    scores is ranked by them, without reading an embedding.
-    """
-
-    codes: Codes
-    alive: NDArray[np.bool_]
-    usable: NDArray[np.bool_]
-
-    def best(self, query: Floats, limit: int) -> Ranked:
-        """(id, cosine) of the nearest by their codes, best first."""
-        return self.codes.best(query, limit, self.alive, self.usable)
-
-    def rows(self, ids: NDArray[np.int64]) -> CodedRows:
-        """The codes of those of the given ids that have one."""
-        return self.codes.rows(ids, self.alive)
 
 
 class EmbeddingTable(NamedTuple):
@@ -206,7 +173,7 @@ class VectorIndex:
         """Ids and codes of a group; of some or of a small one they are made of the embeddings."""
         if not allowed.select and vec0.exists(sql, table := self.codes_table(group)):
             return vec0.read_all(sql, table, dimension)
-        found = _joined(self.blocks(sql, group, dimension, allowed), dimension)
+        found = self._read(sql, group, dimension, allowed)
         return np.array(found.ids, np.int64), encode(found.rows)
 
     def _update_centre(self, sql: Sql, group: int, dimension: int) -> None:
@@ -306,7 +273,11 @@ class VectorIndex:
 
     def embeddings(self, sql: Sql, group: int, dimension: int, ids: Sequence[int]) -> Embeddings:
         """The embeddings of the given ids that have one."""
-        return _joined(self.blocks(sql, group, dimension, _only(ids)), dimension)
+        return self._read(sql, group, dimension, _only(ids))
+
+    def _read(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> Embeddings:
+        rows = [row for block in self._stored(sql, group, dimension, allowed) for row in block]
+        return Embeddings.of(rows, dimension)
 
     def _view(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> CodeView | None:
         """A group's codes as this transaction sees them; None if comparing all is as good.
@@ -321,9 +292,10 @@ class VectorIndex:
         """
         table, seq = self.codes_table(group), newest_change(sql)
         with self._memory.loading(table):
-            resident: _ResidentCodes | None = self._memory.get(table, CODES)
-            fits = not sql.may_roll_back and (resident is None or resident.seq <= seq)
-            memory, resident = (self._memory, resident) if fits else (ResidentEntries(0), None)
+            known: _ResidentCodes | None = self._memory.get(table, CODES)
+            fits = not sql.may_roll_back and (known is None or known.seq <= seq)
+            memory, resident = (self._memory, known) if fits else (ResidentEntries(0), None)
+            unchanged = resident is not None and resident.seq == seq
             if resident is None and not self._pays(sql, group, dimension, allowed):
                 return None
             try:
@@ -335,7 +307,8 @@ class VectorIndex:
             except BaseException:  # the entry may be brought up to date only in part
                 memory.drop(table)
                 raise
-            memory.put(table, CODES, resident)
+            if not unchanged or usable is not None:  # it may have grown
+                memory.put(table, CODES, resident)
         if not allowed.select:
             return CodeView(codes, alive, alive)
         if usable is None:
@@ -351,9 +324,10 @@ class VectorIndex:
         select = f"SELECT count(*) FROM ({allowed.select or rows} LIMIT {few + 1})"
         count = int(sql.execute(select, allowed.bindings).get)
         worth = self._memory.worth_loading(table, count, few)
-        return count > few or (
-            worth and self._memory.has_room(Codes.bytes_for(self.count(sql, group), dimension))
-        )
+        if count > few or not worth:
+            return count > few
+        every = self.count(sql, group) if allowed.select else count
+        return self._memory.has_room(Codes.bytes_for(every, dimension))
 
     def _current(
         self,
@@ -444,25 +418,16 @@ class VectorIndex:
             f"SELECT {self._id}, embedding FROM {self._table} WHERE {within}",
             (group, *allowed.bindings),
         )
-        while block := list(itertools.islice(rows, arrays.block_rows(dimension))):
+        most = arrays.block_rows(dimension)
+        while block := list(itertools.islice(rows, most)):
             yield block
 
     def blocks(
         self, sql: Sql, group: int, dimension: int, allowed: Allowed = EVERYTHING
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+    ) -> Iterator[Embeddings]:
         """(ids, embeddings) of a group, some at a time, by id unless `allowed` chooses some."""
         for block in self._stored(sql, group, dimension, allowed):
-            yield (
-                [id for id, _ in block],
-                arrays.unpacked([embedding for _, embedding in block], dimension),
-            )
-
-
-def _joined(blocks: Iterator[tuple[list[int], NDArray[np.float64]]], dimension: int) -> Embeddings:
-    found = [([], np.empty((0, dimension))), *blocks]
-    return Embeddings(
-        [id for each, _ in found for id in each], np.concatenate([rows for _, rows in found])
-    )
+            yield Embeddings.of(block, dimension)
 
 
 def _only(ids: Sequence[int]) -> Allowed:

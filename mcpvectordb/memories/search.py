@@ -102,7 +102,7 @@ class MemorySearch:
         began = time.perf_counter()
         with self._store.file.reading() as sql:
             backlog, embedding = self._store.encoder.asked(
-                question.text, question.mode, self._index
+                sql, question.text, question.mode, self._index
             )
             allowed = which.using_indexes(self._store.metadata_index.names(sql))
             words = _Words(self._store, sql, question)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index import arrays
-from mcpvectordb.index.arrays import CodedRows
+from mcpvectordb.index.arrays import CodedRows, Embeddings
 from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
-from mcpvectordb.index.vector import Embeddings, EmbeddingTable, VectorIndex
+from mcpvectordb.index.vector import EmbeddingTable, VectorIndex
 from mcpvectordb.postgres.connection import bound_vector
 from mcpvectordb.postgres.keyword import LISTED, chosen
 from mcpvectordb.storage.dialect import Sql
@@ -95,7 +95,7 @@ class PostgresVectorIndex(VectorIndex):
                 (*allowed.bindings, vector, wanted),
             ).fetchall()
             if len(rows) == wanted:
-                return _embeddings(rows, dimension)
+                return Embeddings.of(rows, dimension)
         # The cosine of a zero embedding is 0 here, and no number to pgvector.
         rows = sql.execute(
             f"SELECT chunk, embedding FROM {self._table} WHERE model = ? "
@@ -103,7 +103,7 @@ class PostgresVectorIndex(VectorIndex):
             "ORDER BY coalesce(nullif(embedding <=> ?::vector, 'NaN'), 1), chunk LIMIT ?",
             (group, *allowed.bindings, vector, limit + margin),
         ).fetchall()
-        return _embeddings(rows, dimension)
+        return Embeddings.of(rows, dimension)
 
 
 class CodedCandidates:
@@ -140,13 +140,6 @@ class CodedCandidates:
     def _read(self, ids: Sequence[int]) -> CodedRows:
         found = self._index.embeddings(self._sql, self._group, self._dimension, ids)
         return CodedRows.of(found.ids, found.rows)
-
-
-def _embeddings(rows: Sequence[Any], dimension: int) -> Embeddings:
-    """The embeddings of (id, embedding) rows."""
-    return Embeddings(
-        [id for id, _ in rows], arrays.unpacked([each for _, each in rows], dimension)
-    )
 
 
 def _prepare_graph(sql: Sql, name: str, wanted: int) -> bool:

@@ -50,6 +50,7 @@ class MeaningRetriever:
 
     def candidates(self, allowed: Allowed, limit: int) -> Ranked:
         """(id, cosine) of the nearest passages by their codes, best first."""
+        self._coded = None
         self._view = self._vectors.code_view(self._sql, self._query.model, self._dimension, allowed)
         return self._view.best(self._embedding, limit)
 
@@ -57,7 +58,7 @@ class MeaningRetriever:
         """The cosines of passages by their codes, NaN for those without an embedding.
 
         They are cosines to the query or, with `relevant` passages, to the query as these move it
-        (Rocchio). `ids` ascend and are the same in every call, after one of `candidates`.
+        (Rocchio). `ids` ascend and are the same in every call after one of `candidates`.
         """
         if self._coded is None and self._view is not None:
             self._coded = self._view.rows(ids)

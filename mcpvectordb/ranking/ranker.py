@@ -36,7 +36,7 @@ from mcpvectordb.index.resident import Allowed, Ranked
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import MeaningRetriever, OwnerRetriever
 from mcpvectordb.ranking.relevance import UNCALIBRATED, Judge
-from mcpvectordb.ranking.snippets import Snippets
+from mcpvectordb.ranking.snippets import word_shares
 from mcpvectordb.records import Explained, Hit, Mode, Results, Scores
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
@@ -125,7 +125,7 @@ class Question:
         k = self.rrf_k
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_RRF_K:
             raise InvalidInput(f"rrf_k must be a whole number of 1 to {MAX_RRF_K}, not {quoted(k)}")
-        relevance.checked(self.min_relevance)
+        checked_relevance(self.min_relevance)
 
     @property
     def wanted(self) -> int:
@@ -138,6 +138,13 @@ def checked_page(limit: int, offset: int) -> None:
     for name, value in (("limit", limit), ("offset", offset)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
             raise InvalidInput(f"{name} must be a whole number of 0 or more, not {value!r}")
+
+
+def checked_relevance(least: float) -> float:
+    """`least` if it is a valid minimum of relevance; raises InvalidInput otherwise."""
+    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
+        raise InvalidInput(f"min_relevance must be 0 to 1, not {least!r}")
+    return float(least)
 
 
 def checked_window(limit: int, offset: int) -> None:
@@ -279,7 +286,7 @@ class Ranking:
         text, and what was searched of it, with titles and headings. `passages` is how many were
         searched.
         """
-        shares = Snippets(self.query).shares([searched for _, _, searched in first])
+        shares = word_shares(self.query, [searched for _, _, searched in first])
         evidence = [
             relevance.Evidence(scores, text, share)
             for (scores, text, _), share in zip(first, shares, strict=True)

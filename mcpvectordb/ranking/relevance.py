@@ -25,7 +25,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
-from mcpvectordb.errors import InvalidInput
 from mcpvectordb.index.chunks import QueryEmbedding
 from mcpvectordb.records import WEAK, Scores
 from mcpvectordb.text.query import Query
@@ -202,26 +201,22 @@ def _chance(log_odds: float | None) -> float | None:
 def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Judge:
     """The judge of the relevance of a query's results."""
     found = query_embedding if isinstance(query_embedding, QueryEmbedding) else None
+    non_latin, foreign = is_non_latin(text), is_foreign(text)
     return Judge(
         found.name if found else "",
         exact=query.exact,
-        foreign=is_non_latin(text),
-        language=judged_language(text),
+        foreign=non_latin,
+        language=_language(text) if foreign else ENGLISH,
     )
 
 
 def judged_language(text: str) -> str:
     """ENGLISH or CHINESE (any CJK text), as far as letters and stop words tell; "" for others."""
-    if not is_foreign(text):
-        return ENGLISH
-    return CHINESE if CJK.search(text) else ""
+    return _language(text) if is_foreign(text) else ENGLISH
 
 
-def checked(least: float) -> float:
-    """`least` if it is a valid minimum of relevance; raises InvalidInput otherwise."""
-    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least <= 1:
-        raise InvalidInput(f"min_relevance must be 0 to 1, not {least!r}")
-    return float(least)
+def _language(foreign: str) -> str:
+    return CHINESE if CJK.search(foreign) else ""
 
 
 def verdict(found: Sequence[float | None], least: float = 0.0) -> str:

@@ -46,7 +46,7 @@ class Snippets:
 
     @cached_property
     def _terms(self) -> list[str]:
-        return [_SUFFIX.sub("", term) for term in self._query.content_words]
+        return _beginnings(self._query)
 
     @cached_property
     def _codes(self) -> int:
@@ -78,18 +78,6 @@ class Snippets:
         shown_lines = [*before, line, *lines[best + 1 : best + 1 + AFTER]]
         return first_line + best, numbered(_capped(shown_lines), first_line + start)
 
-    def shares(self, texts: Sequence[str]) -> list[float]:
-        """How much of the query's words each text has, 0 to 1; each further one counts less.
-
-        A text need not have most words of a long question to answer it.
-        """
-        asked, shares = len(self._terms), []
-        for text in texts:
-            folded = text.lower()
-            having = sum(term in folded for term in self._terms)
-            shares.append(having * (asked + 2) / (asked * (having + 2)) if having else 0.0)
-        return shares
-
     def _best_line(self, text: str, lines: Sequence[str]) -> tuple[int, list[Occurrence]]:
         """The first of the lines with most different words, and the occurrences in it."""
         folded = text.lower()
@@ -119,6 +107,24 @@ class Snippets:
         start = sum(len(each) + 1 for each in lines[:best])
         end = start + len(lines[best])
         return best, [(place - start, number) for place, number in found if start <= place < end]
+
+
+def word_shares(query: Query, texts: Sequence[str]) -> list[float]:
+    """How much of a query's words each text has, 0 to 1; each further one counts less.
+
+    A text need not have most words of a long question to answer it.
+    """
+    terms, shares = _beginnings(query), []
+    for text in texts:
+        folded = text.lower()
+        having = sum([term in folded for term in terms])
+        shares.append(having * (len(terms) + 2) / (len(terms) * (having + 2)) if having else 0.0)
+    return shares
+
+
+def _beginnings(query: Query) -> list[str]:
+    """The content words of a query without their endings."""
+    return [_SUFFIX.sub("", term) for term in query.content_words]
 
 
 def snippet(text: str, query: str, first_line: int = 1) -> str:

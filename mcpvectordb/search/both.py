@@ -26,7 +26,7 @@ from mcpvectordb.memories.rows import FIELDS as MEMORY_FIELDS
 from mcpvectordb.metadata import storable
 from mcpvectordb.projects.shelf import ProjectScope
 from mcpvectordb.ranking import relevance
-from mcpvectordb.ranking.ranker import RRF_K, checked_window, rrf
+from mcpvectordb.ranking.ranker import RRF_K, checked_relevance, checked_window, rrf
 from mcpvectordb.records import Backlog, Chunk, Condition, Hit, Mode, Results
 from mcpvectordb.storage.file import File
 
@@ -113,7 +113,7 @@ def search(
     `memories` is called only if there are any: it loads their shelf.
     """
     checked_window(limit, offset)
-    searches, least = _searches(query), relevance.checked(min_relevance)
+    searches, least = _searches(query), checked_relevance(min_relevance)
     depth = limit + offset if len(searches) == 1 else max(limit + offset, DEPTH)
     answers: list[dict[Kind, Results[Any]]] = []
     with file.reading() as sql:

@@ -132,9 +132,7 @@ class SimilarTexts:
     ) -> Results[Chunk | Memory]:
         """The hits for (cosine, kind, chunk, owner), best first."""
         best = sorted(ranked, key=lambda row: (-row[0], row[1], row[2]))[:limit]
-        chunks = document_rows.chunks(
-            self._sql, self._indexes["documents"], [row[2] for row in best if row[1] == "documents"]
-        )
+        chunks = document_rows.chunks(self._sql, [row[2] for row in best if row[1] == "documents"])
         memories = memory_rows.by_ids(
             self._sql,
             self._indexes["memories"],

@@ -125,7 +125,7 @@ def parse_query(text: str) -> Query:
         (signed if sign == "-" else quoted if phrase or sign else words).extend(
             filter(WORD.search, terms)
         )
-    stops = stop_words(word.casefold() for word in words or WORD.findall(" ".join(quoted)))
+    stops = stop_words([word.casefold() for word in words or WORD.findall(" ".join(quoted))])
     if any(word.casefold() in stops for word in words):
         words, signed = [*words, *signed], []
     if not words and not quoted:

@@ -256,7 +256,7 @@ def expansion(db: Database, query: str, *sources: str) -> tuple[Query, QueryEmbe
                 (json.dumps(sources),),
             )
         ]
-        embedding = db._encoder.query_embedding(query)
+        embedding = db._encoder.asked(sql, query, "hybrid", db._indexes[0])[1]
         added = expanded(sql, db._indexes[0], parse_query(query), chunks)
         return added, mean_embedding(sql, embedding, chunks)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import InvalidInput, Scores
 from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT
+from mcpvectordb.ranking.ranker import checked_relevance
 from mcpvectordb.ranking.relevance import (
     BY_BOTH,
     BY_MEANING,
@@ -18,7 +19,6 @@ from mcpvectordb.ranking.relevance import (
     Evidence,
     Judge,
     Weights,
-    checked,
     judged_language,
     verdict,
     words,
@@ -224,4 +224,4 @@ def test_there_is_a_verdict_exactly_when_all_are_weak_or_none_reaches_the_minimu
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan, True, "0.5", None])
 def test_a_minimum_that_is_no_probability_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidInput, match="min_relevance must be 0 to 1"):
-        checked(wrong)  # type: ignore[arg-type]
+        checked_relevance(wrong)  # type: ignore[arg-type]
