@@ -15,6 +15,7 @@ import click
 
 from mcpvectordb.cli.main import configured, opened
 from mcpvectordb.cli.options import (
+    chosen_project,
     dry_run_option,
     ignore_option,
     json_option,
@@ -22,6 +23,7 @@ from mcpvectordb.cli.options import (
     metadata_pair,
     no_embed_option,
     pattern_option,
+    project_option,
     verbose_option,
 )
 from mcpvectordb.cli.output import (
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="The library to ingest into.",
 )
+@project_option
 @metadata_option
 @pattern_option
 @ignore_option
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
 def ingest(
     sources: tuple[str, ...],
     library: str,
+    project: str | None,
     metadata: tuple[str, ...],
     pattern: str,
     ignore: tuple[str, ...],
@@ -120,6 +124,8 @@ def ingest(
         resumable(db),
     ):
         _check_used(db, model, embeddings)
+        if (scope := chosen_project(db, project, new=True)) is not None:
+            given["library"] = scope.inside("" if library == "default" else library)
         for source in sources:
             _ingest_source(db, source, done, given, chosen, {"source": name, "replace": replace})
         try:

@@ -44,6 +44,9 @@ COMMANDS = {
     "undo": ("history", "Take back CHANGE, a number of `history`, or the latest not yet undone"),
     "redo": ("history", "Take the last undo back"),
     "forget": ("history", "Delete NAME so that nothing of it stays in the file"),
+    "remember": ("memories", "Keep a fact, decision or preference as a memory"),
+    "memories": ("memories", "List, search, show and forget memories"),
+    "project": ("projects", "List, rename, merge and move projects"),
     "embed": ("ingest", "Embed the chunks that have no embedding yet"),
     "library": ("libraries", "List libraries, and let them follow folders"),
     "sync": ("libraries", "Update one library, or all that follow a folder, from its folder"),
@@ -98,6 +101,8 @@ MEANT = {
     "load": "import",
     "server": "serve",
     "models": "model list",
+    "memory": "memories list",
+    "projects": "project list",
 }
 
 

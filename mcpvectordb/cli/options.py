@@ -15,7 +15,7 @@ from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
-    from mcpvectordb import Database
+    from mcpvectordb import Database, ProjectScope
 
 # Longest first: ">=" must not be read as ">".
 _SIGNS = {
@@ -30,6 +30,12 @@ _SIGNS = {
 }
 
 library_option = click.option("--library", "-l", metavar="NAME", help="Only this library.")
+project_option = click.option(
+    "--project",
+    metavar="NAME",
+    help="The project; auto: that of the folder you stand in, all: everything "
+    "[environment: MCPVECTORDB_PROJECT].",
+)
 where_option = click.option(
     "--where",
     "-w",
@@ -86,6 +92,12 @@ def check_library(db: Database, name: str | None) -> None:
     """Raise NotFound for a library that does not exist, with similar names."""
     if name is not None and (reason := db.documents.why_empty(library=name)):
         raise NotFound(reason)
+
+
+def chosen_project(db: Database, name: str | None, *, new: bool = False) -> ProjectScope | None:
+    """The project that `--project` or the environment names, if any does; raises NotFound."""
+    project = db.projects.chosen(name or "", new=new)
+    return None if project is None else db.projects.scope(project)
 
 
 def conditions_from(conditions: tuple[str, ...]) -> list[Condition]:

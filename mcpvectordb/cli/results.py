@@ -7,13 +7,13 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from mcpvectordb.cli.output import StyledText, complain, visible_line
 
 if TYPE_CHECKING:
-    from mcpvectordb import Chunk, Database, Hit, Results
+    from mcpvectordb import Chunk, Database, Document, Hit, Results
     from mcpvectordb.text.query import Term
 
 NAMED = 3  # passages that are named because they say the same as a hit
@@ -113,9 +113,18 @@ FORMATS: Mapping[str, Callable[[list[ResultRow]], str]] = {
 
 
 def print_results(
-    results: Results[Chunk], query: str, offset: int = 0, *, explain: bool = False
+    results: Results[Any],
+    query: str,
+    offset: int = 0,
+    *,
+    explain: bool = False,
+    project: str | None = None,
+    state: Callable[[Document], str] = lambda _: "",
 ) -> None:
-    """Print hits as text: place, confidence and matching lines of each, then which legs ran."""
+    """Print hits as text: place, confidence and matching lines of each, then which legs ran.
+
+    `project` is where they were looked for; `state` says what became of a document's file.
+    """
     page = StyledText()
     if results.legs and (results.verdict or not results.hits):
         page.print(results.verdict or "nothing found")
@@ -130,10 +139,11 @@ def print_results(
         if explain:
             page.print(_explained(hit), style="dim")
         page.print_parts(*_marked(hit.snippet, terms))
-        for remark in _left_out(hit):
+        for remark in _remarks(hit, state):
             page.print(visible_line(f"   {remark}"), style="dim")
         page.print()
-    page.print(f"searched by {' and '.join(results.legs) or 'nothing'}", style="dim")
+    within = visible_line(f" in the project {project}") if project else ""
+    page.print(f"searched by {' and '.join(results.legs) or 'nothing'}{within}", style="dim")
     if results.uncalibrated and "relevance" not in results.reasons:
         page.print(f"relevance is not known: {results.uncalibrated}", style="dim")
     for remark in omissions(results):
@@ -147,12 +157,17 @@ def _terms(query: str) -> list[Term]:
     return [Term(word) for word in parse_query(query).content_words]
 
 
-def _headline(hit: Hit[Chunk]) -> list[tuple[str, str]]:
+def _headline(hit: Hit[Any]) -> list[tuple[str, str]]:
     """Where a hit is (path and line, a link if it is a file or page), confidence and title."""
+    confidence = "" if hit.confidence is None else f"{hit.confidence} match"
+    if not hasattr(hit.item, "document"):
+        told = (confidence, hit.item.thread, hit.item.created_at[:10], hit.item.validity)
+        said = visible_line("  " + ", ".join(filter(None, told)))
+        return [(hit.item.place, "bold"), (said, "")]
     document, page = hit.item.document, hit.item.page
     style = f"bold link {uri}" if (uri := _uri(document.source)) else "bold"
     facts = [
-        "" if hit.confidence is None else f"{hit.confidence} match",
+        confidence,
         " > ".join(dict.fromkeys(filter(None, (document.title, *hit.item.headings)))),
         f"p. {page}" if page else "",
     ]
@@ -197,9 +212,18 @@ def _marked(snippet: str, terms: list[Term]) -> list[tuple[str, str]]:
     return parts
 
 
-def _left_out(hit: Hit[Chunk]) -> list[str]:
-    """What a hit stands for: passages that say the same, and others of its document."""
-    remarks = []
+_SINCE = {
+    "changed": "the file has changed since it was read: ingest it again",
+    "gone": "the file is gone from this machine",
+}
+
+
+def _remarks(hit: Hit[Any], state: Callable[[Document], str]) -> list[str]:
+    """What became of a hit's file, and what it stands for: passages that say the same, others."""
+    if not hasattr(hit.item, "document"):
+        return []
+    since = _SINCE.get(state(hit.item.document), "")
+    remarks = [since] if since else []
     if hit.folded:
         places = [_place(chunk, chunk.first_line) for chunk in hit.folded[:NAMED]]
         others = len(hit.folded) - len(places)
@@ -211,7 +235,7 @@ def _left_out(hit: Hit[Chunk]) -> list[str]:
     return remarks
 
 
-def omissions(results: Results[Chunk]) -> list[str]:
+def omissions(results: Results[Any]) -> list[str]:
     """The steps of a search that did not run or not on all passages, each with its reason."""
     partly = [results.backlog.note] if "vector" in results.legs and results.backlog.note else []
     return partly + [

@@ -9,13 +9,16 @@ import click
 from mcpvectordb.cli.main import opened
 from mcpvectordb.cli.options import (
     check_library,
+    chosen_project,
     conditions_from,
     json_option,
     library_option,
+    project_option,
     where_option,
 )
 from mcpvectordb.cli.output import complain, print_json, show_block, show_result
 from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
+from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
     from mcpvectordb import Document, Memory, Quotation
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     help="What to return; each document is returned once, by its best passage.",
 )
 @library_option
+@project_option
 @where_option
 @click.option("--limit", "-n", default=5, show_default=True, type=click.IntRange(min=0))
 @click.option("--offset", default=0, type=click.IntRange(min=0))
@@ -81,12 +85,13 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Show the score and those of each leg.")
 def search(
     words: tuple[str, ...],
+    project: str | None,
     conditions: tuple[str, ...],
     as_json: bool,
     explain: bool,
     **options: Any,
 ) -> None:
-    """Find passages or documents.
+    """Find passages or documents, in the whole database or in a project.
 
     "Quoted phrases" alone must occur, -words beside keywords must not. Write -- before a query that
     begins with one.
@@ -102,7 +107,10 @@ def search(
         options["fusion"] = "rrf"  # whose rankings an expansion adds to
     with opened() as db:
         check_library(db, options["library"])
-        results = db.documents.search(query, where=conditions_from(conditions), **options)
+        where, scope = conditions_from(conditions), chosen_project(db, project)
+        if scope is not None:
+            where.append(Condition("library", "in", scope.libraries))
+        results = db.documents.search(query, where=where, **options)
         if as_json:
             fields = ("hits", "legs", "reasons", "verdict", "note", "uncalibrated", "backlog")
             print_json({name: getattr(results, name) for name in fields})
@@ -111,7 +119,14 @@ def search(
             for remark in filter(None, (results.verdict, *omissions(results))):
                 complain(remark)
         else:
-            print_results(results, query, options["offset"], explain=explain)
+            print_results(
+                results,
+                query,
+                options["offset"],
+                explain=explain,
+                project=scope and scope.name,
+                state=db.documents.state,
+            )
         if results.note and not as_json:
             complain(results.note)
 
@@ -121,6 +136,7 @@ def search(
 @click.option("--literal", "-F", is_flag=True, help="Look for PATTERN as it is.")
 @click.option("--ignore-case", "-i", is_flag=True, help="Let upper and lower case match.")
 @library_option
+@project_option
 @click.option("--limit", "-n", default=50, show_default=True, type=click.IntRange(min=0))
 @click.option(
     "--as-of",
@@ -133,6 +149,7 @@ def grep(
     literal: bool,
     ignore_case: bool,
     library: str | None,
+    project: str | None,
     limit: int,
     as_of: str | None,
     as_json: bool,
@@ -142,17 +159,20 @@ def grep(
     The exit code is 1 if there is none.
     """
     with opened() as db:
+        scope = chosen_project(db, project)
         found = db.grep(
             pattern,
             literal=literal,
             case_sensitive=not ignore_case,
             library=library,
+            project=scope and scope.name,
             limit=limit,
             as_of=as_of,
         )
     lines = (f"{_place(each.item, each.line)}: {each.text}" for each in found)
     more = found.total - len(found)
-    notes = (f"{more:,} more lines match; --limit shows more" if more else "", found.note)
+    within = f"in the project {scope.name}" if scope else ""
+    notes = (f"{more:,} more lines match; --limit shows more" if more else "", found.note, within)
     show_result(found, lines, notes, as_json=as_json)
     if not found.total:
         raise SystemExit(1)

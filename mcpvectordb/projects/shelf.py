@@ -81,6 +81,14 @@ class ProjectScope(NamedTuple):
     name: str
     libraries: list[str]
 
+    def inside(self, name: str) -> str:
+        """The thread or library that a name means, which may leave out that of the project.
+
+        Without a name it is the one that is called like the project.
+        """
+        known = name in self.libraries or name.startswith(f"{self.name}/")
+        return (name if known else f"{self.name}/{name}") if name else self.name
+
 
 class Projects:
     """Which project a folder belongs to, and what belongs to it; see `Database.projects`."""
@@ -89,15 +97,16 @@ class Projects:
         self._file, self._config, self._history = store.file, store.config, store.history
         self._documents, self._memories = documents, memories
 
-    def resolve(self, folder: str | os.PathLike[str] = ".") -> Project:
+    def resolve(self, folder: str | os.PathLike[str] = ".", *, remember: bool = True) -> Project:
         """The project that a folder belongs to; a new one is remembered.
 
         It is the one that `Config.project` names, else the one that a file `.mcpvectordb.toml`
         names (project = "name") in the folder or above it up to the top of its repository, else
         that of the repository, which is known by its first commit, else the folder's own. Clones
         of one repository are one project, wherever they are moved to. In a file that is open for
-        reading only nothing is remembered.
+        reading only, and with `remember=False`, nothing is remembered.
         """
+        remember = remember and not self._file.read_only
         found = folders.find(folder)
         given = self._config.project if self._config.project != AUTO else ""
         given = checked_name(given, "project (MCPVECTORDB_PROJECT)") if given else found.given
@@ -106,8 +115,8 @@ class Projects:
             if key is not None and (names := _names(sql, key)):
                 return Project(name=_current(sql, names), key=key, folder=found.root)
         if key is None:
-            key = self._asked_key(found)
-        if self._file.read_only:
+            key = self._asked_key(found, remember)
+        if not remember:
             with self._file.reading() as sql:
                 name = given or self._first_name(sql, key, found)
             return Project(name=name, key=key, folder=found.root)
@@ -125,24 +134,26 @@ class Projects:
         """The project that a person or an agent means, None for everything.
 
         `name` is one of its names, "auto" for the project of the folder, "all" for everything, or
-        "" for what `Config.project` says. An unknown name raises NotFound, unless it is a `new` one
-        that something will be stored under.
+        "" for what `Config.project` says. An unknown name raises NotFound; a `new` one, under which
+        something will be stored, is remembered.
         """
         given = name.strip() or self._config.project
         if given in ("", ALL):
             return None
         if given == AUTO or not name.strip():
-            return self.resolve(folder).name
+            return self.resolve(folder, remember=new or not name.strip()).name
         checked_name(given)
         with self._file.reading() as sql:
             every = _all(sql)
             known = {_current(sql, names) for names in every.values()}
-            if given in known or _is_used(sql, given):
-                return given
+            used = _is_used(sql, given)
             former = next((names for names in every.values() if given in names), None)
-            if former is not None:
+            if not used and given not in known and former is not None:
                 return _current(sql, former)
-        if new:
+        if new and given not in known and not self._file.read_only:
+            with self._file.writing() as sql:
+                _remember(sql, f"name:{given}", {given: _next_stamp(sql)})
+        if new or used or given in known:
             return given
         raise NotFound(unknown_name("project", given, sorted(known)))
 
@@ -262,12 +273,12 @@ class Projects:
             return f"git:{known['first']}" if known["first"] else folders.path_key(found.home)
         return None if folders.has_root(found.repository) else folders.path_key(found.home)
 
-    def _asked_key(self, found: ProjectFolder) -> str:
+    def _asked_key(self, found: ProjectFolder, remember: bool = True) -> str:
         """The key of a repository, for which git is asked, and the answer remembered."""
         if found.repository is None:
             raise AssertionError  # the key of a folder is known without git
         first = folders.first_commit(found.repository)
-        if first is not None and not self._file.read_only:
+        if first is not None and remember:
             known = {"first": first, "mark": folders.mark(found.repository)}
             with self._file.writing() as sql:
                 _put(sql, REPOSITORY + _path(found.root), known)

@@ -167,12 +167,9 @@ def scope_line(scope: ProjectScope | None) -> str:
 
 def inside(scope: ProjectScope | None, name: str, default: str = "") -> str:
     """The thread or library that a call within a project means by a name."""
-    if scope is None or (not name and not default):
+    if scope is None or not (name or default):
         return name
-    if name in ("", default):
-        return scope.name
-    known = name in scope.libraries or name.startswith(f"{scope.name}/")
-    return name if known else f"{scope.name}/{name}"
+    return scope.inside("" if name == default else name)
 
 
 # Share of the budget that the outline of a long document may take.

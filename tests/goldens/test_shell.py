@@ -59,6 +59,10 @@ COMMANDS = [
     "check",
     "compact",
     "salvage house.db saved.db",
+    "remember The%pump%is%blue. --project plant --tag colour",
+    "memories list --project plant",
+    "memories search pump --project plant",
+    "memories show 999",
 ]
 # The same and more as people read it, before anything is changed.
 AS_TEXT = [

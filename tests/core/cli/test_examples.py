@@ -75,6 +75,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["--db", "work.db", *ingest],
             ["--db", "damaged.db", "ingest", "keys.md"],
             ["--db", "laptop.db", "ingest", "keys.md"],
+            ["remember", "The pump is red.", "--project", "plant"],
+            ["remember", "The valve is green.", "--project", "plant"],
+            ["remember", "The hose is long.", "--project", "works"],
         ):
             result = CliRunner().invoke(program, arguments)
             assert result.exit_code == 0, result.output
@@ -118,7 +121,14 @@ def test_every_command_has_two_or_three_examples_at_the_end_of_its_help(home: Pa
     [
         (name, line)
         for name in NAMES
-        if name not in {*ENDLESS, "library", "model"}  # whose examples are those of subcommands
+        if name
+        not in {
+            *ENDLESS,
+            "library",
+            "model",
+            "memories",
+            "project",
+        }  # whose examples are those of subcommands
         for line in examples(name)
     ],
 )

@@ -245,8 +245,9 @@ def test_a_name_means_a_project_that_there_is(two: Database, tmp_path: Path) -> 
     assert two.projects.chosen("all") is None
     assert two.projects.chosen("auto", folder=tmp_path / "folder") == "folder"
     assert two.projects.chosen("fresh", new=True) == "fresh"
-    with pytest.raises(NotFound, match="folder"):
-        two.projects.chosen("foldr")
+    assert [each.name for each in two.projects.browse()] == ["fresh"], "reading makes no project"
+    with pytest.raises(NotFound, match="fresh"):
+        two.projects.chosen("frsh")
     with pytest.raises(InvalidInput, match="slashes"):
         two.projects.chosen("a/b")
 
