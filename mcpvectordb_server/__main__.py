@@ -30,6 +30,10 @@ EMBED_SECONDS = 8.0
 REPLY_SECONDS, because the reply has to be made."""
 
 
+FOLLOW_AFTER = 5.0
+"""Seconds after the start for which folders are not looked into: the handshake comes first."""
+
+
 def main(arguments: Sequence[str] | None = None, *, prog: str = "mcpvectordb-server") -> int:
     """Run the program; returns the exit code, 2 when it could not start as requested."""
     try:
@@ -69,6 +73,7 @@ def serve(options: Options) -> None:
 
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)
+    db.documents.follow(delay=FOLLOW_AFTER)
     try:
         from mcpvectordb_server.server import Service
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,17 +37,9 @@ from mcpvectordb.cli.output import (
     skipped_in,
 )
 from mcpvectordb.errors import MCPVectorDBError, Refused, Unreadable
-from mcpvectordb.ingest.folders import IGNORE_FILES
 
 if TYPE_CHECKING:
-    from watchfiles import Change
-
     from mcpvectordb import Database, Library, Synced
-
-# A folder is synced when nothing changed in it for QUIET_MS, or after LONGEST_MS of changes.
-QUIET_MS, LONGEST_MS = 500, 5_000
-# Seconds between two syncs without a change: the system may drop change events.
-FULL_SYNC_INTERVAL = 300.0
 
 
 @click.group()
@@ -202,6 +192,8 @@ def watch(name: str | None) -> None:
 
     What waits for its embedding is embedded meanwhile: no change of a file waits for that.
     """
+    from mcpvectordb.documents.follow import changes
+
     with opened() as db, resumable(db):
         followed = _followed(db, name)
         for each in followed.values():
@@ -211,13 +203,14 @@ def watch(name: str | None) -> None:
                     f"machine; confirm it with: mcpvectordb library confirm {each.name}"
                 )
         roots = {each.name: Path(each.root) for each in followed.values()}
-        for changed in _changes(roots, db.path):
+        show(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
+        for changed in changes(roots, db.path):
             try:
                 for library in changed:
                     for done in _sync(db, library, embed=False)[0]:
                         show(_summary(done))
                         db.embed_in_background()
-                if note := db.documents.backlog().note:
+                if changed and (note := db.documents.backlog().note):
                     complain(note)
             except MCPVectorDBError as error:
                 complain(f"{error}; the watch continues")
@@ -267,49 +260,3 @@ def _summary(done: Synced, *, hint: bool = False, dry_run: bool = False) -> str:
     return (
         f"{done.library}: {'; '.join(filter(None, [files, skipped, embedded_in(done.embedded)]))}"
     )
-
-
-def _changes(roots: dict[str, Path], database: Path) -> Iterator[list[str]]:
-    """Lists of libraries to sync: those whose folders changed; all at first and at intervals."""
-    from watchfiles import watch as watched
-
-    def matters(_: Change, path: str) -> bool:
-        """Whether a change is neither of a hidden file nor of the database itself."""
-        inside = [
-            Path(path).relative_to(root).parts
-            for root in roots.values()
-            if Path(path).is_relative_to(root)
-        ]
-        hidden = all(
-            any(part.startswith(".") and part not in IGNORE_FILES for part in parts)
-            for parts in inside
-        )
-        return not hidden and not path.startswith(str(database))
-
-    show(f"watching {', '.join(map(str, roots.values()))}; stop it with Ctrl-C")
-    # Due at once, but only after the watch has started: no change can fall between the two.
-    due = 0.0
-    try:
-        for changes in watched(
-            *roots.values(),
-            watch_filter=matters,
-            debounce=LONGEST_MS,
-            step=QUIET_MS,
-            rust_timeout=QUIET_MS,
-            yield_on_timeout=True,
-            ignore_permission_denied=True,
-        ):
-            if changes:
-                yield [
-                    name
-                    for name, root in roots.items()
-                    if any(Path(path).is_relative_to(root) for _, path in changes)
-                ]
-            elif time.monotonic() >= due:
-                due = time.monotonic() + FULL_SYNC_INTERVAL
-                yield list(roots)
-    except (OSError, RuntimeError) as error:
-        fail(
-            f"the folders cannot be watched: {error}; run `sync` regularly, or set "
-            f"WATCHFILES_FORCE_POLLING=1"
-        )

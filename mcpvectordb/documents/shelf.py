@@ -57,6 +57,7 @@ from mcpvectordb.store import OpenStore, every, one_or_all
 from mcpvectordb.text.query import without_operators
 
 if TYPE_CHECKING:
+    from mcpvectordb.documents.follow import FolderFollower
     from mcpvectordb.ingest.worker import Worker
 
 # What brings documents in is loaded by the methods that use it: most processes only search.
@@ -75,6 +76,7 @@ class Documents:
         self.library_versions = LibraryVersions(store.file, store.history)
         self._folders = ConfirmedFolders(store.file)
         self._search = DocumentSearch(store)
+        self._follower: FolderFollower | None = None
 
     @cached_property
     def _worker(self) -> Worker:
@@ -1005,8 +1007,40 @@ class Documents:
         of_parts = (notes.get("/".join(parts[:length]), "") for length in range(1, len(parts) + 1))
         return [text for text in (found[1], *of_parts) if text.strip()]
 
+    def follow(self, *, delay: float = 0.0) -> None:
+        """Keep libraries in step with the folders that they follow, in a thread, until closed.
+
+        The first sync comes after `delay` seconds, others when something changes in a folder that
+        is confirmed. What is new is found by words at once, and embedded in the background if
+        `Database.embed_in_background` was called. Of several processes of this machine one does
+        it. A file that is open for reading only stays as it is.
+        """
+        if self._follower is None and not self._file.read_only:
+            from mcpvectordb.documents.follow import FolderFollower
+
+            self._follower = FolderFollower(
+                self._file.path, self._confirmed, self._sync_followed, delay=delay
+            )
+
+    @property
+    def followed(self) -> dict[str, str]:
+        """What `follow` knows of each library: that it is kept in step, by whom, or an error."""
+        return {} if self._follower is None else dict(self._follower.state)
+
+    def _confirmed(self) -> dict[str, Path]:
+        with self._file.reading(limited=False) as sql:
+            found = libraries.followed(sql)
+        return {each.name: Path(each.root) for each in found if self._folders.has(each)}
+
+    def _sync_followed(self, name: str) -> None:
+        [done] = self.sync(name, embed=False)
+        if (done.indexed or done.replaced) and self._encoder.background is not None:
+            self._encoder.background.ask()
+
     def close(self) -> None:
-        """End the process of the parser."""
+        """Stop following folders, and end the process of the parser."""
+        if self._follower is not None:
+            self._follower.close()
         if "_worker" in self.__dict__:
             self._worker.close()
 

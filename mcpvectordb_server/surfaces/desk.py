@@ -379,10 +379,12 @@ def status(
     backlogs = (db.documents.backlog(), db.memories.backlog())
     lines += [f"Embedding: {each.note}" for each in backlogs if each.note]
     lines += [in_line(f"Note: {each}") for each in stats.notes]
+    kept = db.documents.followed
     named = [
         f"{each.name}: {counted(each.documents, 'document', 'documents')}"
         + (f" · {each.description}" if each.description else "")
         + (f" · follows {each.root}" if each.root else "")
+        + (f", {kept[each.name]}" if each.name in kept else "")
         for each in libraries[:MOST_LIBRARIES]
     ]
     lines += [in_line(f"Library {each}") for each in named]

@@ -39,6 +39,7 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     listener = _listener(port)
     once = secrets.token_urlsafe(32)
     site = Site(db)
+    db.documents.follow()
     server = uvicorn_server(application(site, token=secret, once=once))
     site.events.stopping = lambda: server.should_exit
     url = f"http://{HOST}:{listener.getsockname()[1]}/"

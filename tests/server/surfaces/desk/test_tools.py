@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpvectordb import Database, Image
+from mcpvectordb import Config, Database, Image
 from mcpvectordb_server.surfaces import load
 from mcpvectordb_server.surfaces.desk import (
     SURFACE,
@@ -449,3 +450,56 @@ def test_the_history_names_the_client_and_the_surface(db: Database) -> None:
     exchange(service(db, SURFACE), VERSIONS[-1], *calls)
     assert [each.actor for each in db.history()] == ["test (desk)"] * 3
     assert db.undo().restored == ("default/a.md",)
+
+
+def test_status_says_which_libraries_the_server_keeps_in_step(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    with Database(path) as db:
+        db.documents.add_library("notes", tmp_path / "notes")
+        agent = Agent(db)
+        assert "kept in step" not in agent("status").text
+        db.documents.follow()
+        for _ in range(1200):
+            if "kept in step" in (told := agent("status").text):
+                break
+            time.sleep(0.05)
+        assert f"follows {tmp_path / 'notes'}, kept in step" in told
+
+
+def test_a_server_of_a_project_searches_and_stores_in_it(path: Path) -> None:
+    with Database(path, config=Config(project="plant")) as db:
+        db.memories.add("works", "user", "The pump of the works is red.")
+        db.documents.ingest_text("The valve of the works.", source="a", library="works")
+        agent = Agent(db)
+        instructions, _ = handshake(db)
+        assert "Nothing is stored yet in project plant." in instructions
+        assert "in plant." in agent("remember", text="The pump is blue.").text
+        assert "in plant/colours." in agent("remember", text="Or green?", thread="colours").text
+        assert "plant/docs/b" in agent("ingest", source="b", text="A valve.", library="docs").text
+        for tool, arguments in (
+            ("search", {"query": "pump"}),
+            ("search", {"query": "valve"}),
+            ("grep", {"pattern": "pump|valve"}),
+            ("status", {"kind": "memories"}),
+            ("status", {"kind": "documents"}),
+            ("status", {}),
+        ):
+            told = agent(tool, **arguments).text
+            assert "works" not in told and "roject: plant" in told
+        assert agent("verify", quotation="The pump of the works is red.").status == "absent"
+        assert "The pump of the works" in agent("search", query="pump", project="works").text
+        everything = agent("search", query="pump", project="all").text
+        assert "All projects." in everything and "works" in everything
+        assert "did you mean 'plant'" in agent.refused("search", query="pump", project="plnt")
+        assert "Stored now in project plant:" in handshake(db)[0]
+
+
+def test_a_call_without_a_project_searches_everything_and_says_so(db: Database) -> None:
+    agent = Agent(db)
+    agent("remember", text="The pump is blue.", project="plant")
+    agent("remember", text="The pump is red.", project="works")
+    told = agent("search", query="pump").text
+    assert "blue" in told and "red" in told and told.endswith("All projects.")
+    told = agent("search", query="pump", project="works").text
+    assert "blue" not in told and told.endswith("Project: works.")
+    assert "Projects: works (1), plant (1)" in agent("status").text
