@@ -20,7 +20,7 @@ def test_libraries_folders_and_documents_are_steps_that_back_undoes(looker: Look
     looker.until("document.querySelectorAll('.long-row').length === 2")
     assert looker.find(".crumbs li").all_text_contents() == ["Browse", "notes", "drinks"]
     looker.find(".long-row a", "Tea").click()
-    looker.wait(".prose h2", "Tea")
+    looker.wait(".reading h1", "Tea")
     looker.page.go_back()
     looker.wait(".long-row", "tea.md")
     looker.page.go_back()

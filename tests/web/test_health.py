@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.web.support_page import Looker
 
 
@@ -85,3 +87,34 @@ def test_a_deletion_is_among_the_changes_and_undone_by_a_button(writer: Looker) 
     row.get_by_role("button", name="Undo").click()
     writer.wait(".notice", "Undone")
     assert db.documents.text(old.item.document.id) == "The <b>old</b> text."
+
+
+def test_the_history_is_a_place_with_filters(writer: Looker) -> None:
+    db = writer.served.db
+    db.documents.ingest_text("The kettle is blue.", source="kettle.md", title="Kettle")
+    db.memories.add("kitchen", "user", "The kettle leaks.")
+    writer.go("#/history")
+    writer.wait(".changes li", "Kettle")
+    writer.page.get_by_label("What was changed").select_option("memories")
+    writer.until(
+        "![...document.querySelectorAll('.changes li')].some(e => e.textContent.includes('Kettle'))"
+    )
+    writer.page.get_by_label("What was changed").select_option("")
+    writer.page.get_by_label("Of which item").fill("kettle.md")
+    writer.until("document.querySelectorAll('.changes li').length === 1")
+    writer.wait(".changes li", "Kettle")
+
+
+def test_files_that_were_passed_over_are_grouped_by_reason_with_what_helps(
+    writer: Looker, tmp_path: Path
+) -> None:
+    for name in ("one.bin", "two.bin"):
+        (tmp_path / name).write_bytes(bytes(range(256)) * 4)
+    (tmp_path / "note.md").write_text("# A note\n")
+    writer.served.db.documents.add_library("papers", tmp_path)
+    writer.served.db.documents.sync("papers")
+    writer.go("#/health")
+    group = writer.wait(".passed > li", "2 files passed over")
+    assert "one.bin" in (group.text_content() or "") and "are not read" in (
+        group.text_content() or ""
+    )

@@ -117,7 +117,7 @@ def test_a_chip_of_a_result_becomes_a_filter(looker: Looker) -> None:
 def test_kinds_and_further_pages(looker: Looker) -> None:
     looker.search("subject number report")
     looker.button("Show more").click()
-    looker.until("document.querySelectorAll('.hit').length === 40")
+    looker.until("Number(/\\d+/.exec(document.querySelector('.more-of').textContent)[0]) > 25")
     looker.page.get_by_text("Memories", exact=True).click()
     looker.until(
         "![...document.querySelectorAll('.hit .where')].some(each => each.textContent.includes('/'))"
@@ -160,3 +160,53 @@ def test_what_others_store_meanwhile_is_offered(writer: Looker) -> None:
     writer.served.db.documents.ingest_text("Zanzibar has cloves.", source="spice.md")
     writer.button("The file has changed: search again").click()
     writer.wait(".hit mark", "Zanzibar")
+
+
+def test_a_document_is_one_card_and_its_other_passages_unfold(looker: Looker) -> None:
+    looker.search("long report subject 650")
+    card = looker.wait(".hit", "reports/long.md")
+    assert looker.find(".hit", "reports/long.md").count() == 1
+    assert all(
+        height < 125
+        for height in looker.page.evaluate(
+            "[...document.querySelectorAll('.hit')].map(each => each.getBoundingClientRect().height)"
+        )
+    )
+    card.get_by_role("button", name="more").click()
+    looker.wait(".others-of .brief")
+    assert card.locator(".ranks").is_hidden()
+    card.locator("summary").click()
+    assert "rank" in (card.locator(".ranks").text_content() or "")
+
+
+def test_what_has_the_focus_is_read_beside_the_results(looker: Looker) -> None:
+    page = looker.page
+    looker.search("brewed")
+    looker.wait(".preview header", looker.find(".hit-link").first.text_content() or "")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    second = looker.find(".hits .hit-link").nth(1).text_content() or ""
+    looker.wait(".preview header", second)
+    looker.wait(".preview .prose > *")
+    page.set_viewport_size({"width": 900, "height": 800})
+    looker.until("document.querySelector('.preview').hidden")
+
+
+def test_reading_goes_from_hit_to_hit_and_back_to_the_results(looker: Looker) -> None:
+    page = looker.page
+    looker.search("brewed")
+    looker.wait(".hit")
+    titles = looker.find(".hits > .hit .hit-link").all_text_contents()
+    looker.find(".hits .hit-link").first.click()
+    looker.wait(".hit-steps", f"hit 1 of {len(titles)}")
+    assert looker.find(".views [aria-current]").text_content() == "Search"
+    page.keyboard.press("j")
+    looker.wait(".hit-steps", f"hit 2 of {len(titles)}")
+    page.keyboard.press("k")
+    looker.wait(".hit-steps", f"hit 1 of {len(titles)}")
+    looker.button("Results").click()
+    looker.wait(".hits")
+    assert page.input_value("[data-search]") == "brewed"
+    looker.go("#/browse/library/notes")
+    looker.find(".long-row a", "Tea").first.click()
+    looker.wait(".reading h1", "Tea")

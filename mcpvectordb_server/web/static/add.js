@@ -158,23 +158,13 @@ class Add {
 		const failed = h("ul.problems");
 		const stop = new AbortController();
 		this.app.signal.addEventListener("abort", () => stop.abort());
-		this.sending.replaceChildren(
-			h(
-				"div.card.stack",
-				h(
-					"div.row.between",
-					line,
-					button("Stop", () => stop.abort(), { kind: "quiet" }),
-				),
-				bar,
-				failed,
-			),
-		);
+		const stopping = button("Stop", () => stop.abort(), { kind: "quiet" });
+		this.sending.replaceChildren(h("div.card.stack", h("div.row.between", line, stopping), bar, failed));
 		let done = 0;
 		let bad = 0;
 		const told = () => {
 			bar.value = done;
-			line.textContent = `${count(done)} of ${counted(total, "file")} sent${bad ? `, ${count(bad)} refused` : ""}`;
+			line.textContent = `${count(done - bad)} of ${counted(total, "file")} sent${bad ? `, ${count(bad)} refused` : ""}`;
 		};
 		told();
 		const queue = files[Symbol.iterator]();
@@ -195,6 +185,8 @@ class Add {
 			}
 		};
 		await Promise.all(Array.from({ length: AT_ONCE }, worker));
+		stopping.remove();
+		bar.remove();
 		announce(line.textContent);
 		if (others.length && (await replacing(others))) await this.send(others, library, true);
 	}

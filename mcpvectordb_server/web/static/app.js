@@ -2,6 +2,7 @@
 
 import { during, follow, OPENED_WITH, opened, session, superseded } from "./api.js";
 import { announce, h, icon, notify, plain, state } from "./dom.js";
+import { found } from "./hits.js";
 import { parse } from "./route.js";
 
 const VIEWS = {
@@ -12,6 +13,7 @@ const VIEWS = {
 	map: () => import("./map.js"),
 	add: () => import("./add.js"),
 	health: () => import("./health.js"),
+	history: () => import("./changes.js"),
 };
 const TITLES = {
 	search: "Search",
@@ -21,8 +23,8 @@ const TITLES = {
 	map: "Map",
 	add: "Bring in",
 	health: "Health",
+	history: "History",
 };
-const SHOWN_UNDER = { document: "browse", memory: "browse" };
 
 const main = document.getElementById("main");
 /** What views share: the session, and a bus of the server's events. */
@@ -69,7 +71,7 @@ async function show() {
 }
 
 function place(...content) {
-	main.replaceChildren(...content);
+	main.replaceChildren(...content.filter((each) => each != null));
 	// The heading takes the focus, so that a screen reader begins to read where the new view does.
 	if (!main.contains(document.activeElement) && document.body.dataset.moved) main.focus({ preventScroll: true });
 	return true;
@@ -87,7 +89,8 @@ function failure(error) {
 }
 
 function markView(name) {
-	const under = SHOWN_UNDER[name] ?? name;
+	const reading = name === "document" || name === "memory";
+	const under = reading ? (found(location.hash) < 0 ? "browse" : "search") : name === "history" ? "health" : name;
 	for (const each of document.querySelectorAll("[data-view]")) {
 		if (each.dataset.view === under) each.setAttribute("aria-current", "page");
 		else each.removeAttribute("aria-current");
@@ -97,13 +100,20 @@ function markView(name) {
 }
 
 function keys(event) {
+	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+		event.preventDefault();
+		import("./palette.js").then(({ openPalette }) =>
+			openPalette([["auto", "Change the theme", () => document.getElementById("theme").click()]]),
+		);
+		return;
+	}
 	const typing = event.target.closest?.("input, textarea, select, [contenteditable], dialog");
 	if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
 		event.preventDefault();
 		const box = document.querySelector("[data-search]");
 		if (box) box.focus();
 		else location.hash = "#/search";
-	}
+	} else if (event.key === "?" && !typing) import("./palette.js").then(({ showKeys }) => showKeys());
 }
 
 // ---- the theme: the system's, or the one that was chosen

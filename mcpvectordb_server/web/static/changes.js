@@ -1,14 +1,90 @@
 // What was changed, by whom and when, with its differences, and taking it back.
 
 import { get, post } from "./api.js";
-import { button, h, notify, plain, stored } from "./dom.js";
+import { button, debounced, h, notify, plain, state, stored } from "./dom.js";
 import { counted, day } from "./format.js";
+
+const SHELVES = [
+	["", "everything"],
+	["documents", "documents"],
+	["memories", "memories"],
+	["vectors", "vectors"],
+	["libraries", "libraries"],
+];
+const STEP = 50;
+
+/** The history as a place of its own, filtered by what was changed, by whom and since when. */
+export async function open(_route, app) {
+	const shown = { limit: STEP };
+	const list = h("div.stack");
+	const shelf = h(
+		"select",
+		{ "aria-label": "What was changed", on: { change: () => draw() } },
+		SHELVES.map(([value, word]) => h("option", { value }, word)),
+	);
+	const actor = h("select", { "aria-label": "By whom", on: { change: () => draw() } }, h("option", { value: "" }, "by anybody"));
+	const later = debounced(() => load(), 250);
+	const typed = { on: { input: () => later() } };
+	const name = h("input", { type: "search", placeholder: "Path or memory:7", "aria-label": "Of which item", ...typed });
+	const since = h("input", { type: "text", class: "short", placeholder: "Since 2d", "aria-label": "Since", ...typed });
+	const load = async () => {
+		try {
+			const query = { name: name.value.trim(), since: since.value.trim(), limit: shown.limit };
+			shown.changes = (await get("/api/history", { query })).changes;
+			const before = actor.value;
+			const actors = [...new Set(shown.changes.map((each) => each.actor))].sort();
+			actor.replaceChildren(
+				h("option", { value: "" }, "by anybody"),
+				...actors.map((each) => h("option", { value: each }, plain(each))),
+			);
+			actor.value = actors.includes(before) ? before : "";
+			draw();
+		} catch (error) {
+			if (error.name === "AbortError") return;
+			list.replaceChildren(
+				state("Nothing is known of this", error.status === 404 ? "No change of it is kept." : plain(error.message)),
+			);
+		}
+	};
+	const draw = () => {
+		const found = shown.changes.filter(
+			(each) =>
+				(!actor.value || each.actor === actor.value) &&
+				(!shelf.value || each.items.some((item) => item.shelf === shelf.value)),
+		);
+		list.replaceChildren(
+			found.length
+				? h(
+						"ul.changes",
+						found.map((each) => row(each, app, load, name.value.trim() || undefined)),
+					)
+				: state("No changes", shown.changes.length ? "None of these: change a filter." : "Nothing was changed yet."),
+		);
+		if (shown.changes.length === shown.limit && shown.limit < 500)
+			list.append(
+				button(
+					"Show more",
+					() => {
+						shown.limit = Math.min(500, shown.limit + STEP);
+						return load();
+					},
+					{ kind: "more" },
+				),
+			);
+	};
+	app.place(h("h1", "History"), h("div.row.list-tools", shelf, actor, name, since), list);
+	app.on("changed", later);
+	app.signal.addEventListener("abort", () => later.cancel());
+	await load();
+}
 
 /** Draw the latest changes into a place, those of one item or all; `done` is called after an undo. */
 export async function drawChanges(place, app, done, name) {
-	const heading = h("h2", name ? "History" : "Changes");
+	const heading = name
+		? h("h2", "History")
+		: h("div.row.between", h("h2", "Latest changes"), h("a", { href: "#/history" }, "History"));
 	try {
-		const { changes } = await get("/api/history", { query: { name, limit: 20 } });
+		const { changes } = await get("/api/history", { query: { name, limit: name ? 20 : 5 } });
 		place.replaceChildren(
 			heading,
 			changes.length
@@ -37,7 +113,10 @@ function row(change, app, done, name) {
 				first ? h("b", `${first.kind} `) : h("b", plain(change.action)),
 				first ? stored("span", first.title || first.name) : null,
 				more,
-				h("div.small.muted", `${day(change.time, { clock: true })} · ${plain(change.actor)} · ${plain(change.action)}`),
+				h(
+					"div.small.muted",
+					[day(change.time, { clock: true }), plain(change.actor), plain(change.action)].filter(Boolean).join(" · "),
+				),
 			),
 			h(
 				"div.row",

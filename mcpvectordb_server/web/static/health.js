@@ -23,6 +23,7 @@ export async function open(_route, app) {
 	const passed = h("section.card.stack", h("h2", "Failed and passed over"), h("p.muted", "Reading …"));
 	const changes = h("section.card.stack", h("h2", "Changes"), h("p.muted", "Reading …"));
 	const redraw = () => drawChanges(changes, app, redraw);
+	const reading = () => changes.querySelector(".diff:not([hidden])");
 	const start = (path, word) =>
 		post(path).then(
 			() => notify(`${word} has begun.`),
@@ -56,12 +57,12 @@ export async function open(_route, app) {
 		),
 		changes,
 	);
-	const again = debounced(() => [draw().catch(() => {}), redraw()], 400);
+	const again = debounced(() => [draw().catch(() => {}), reading() || redraw()], 400);
 	for (const name of ["changed", "model"]) app.on(name, again);
-	app.on("job", (it) => ["done", "failed"].includes(it.state) && [again(), drawPassed(passed, app)]);
+	app.on("job", (it) => ["done", "failed"].includes(it.state) && [again(), drawPassed(passed)]);
 	app.signal.addEventListener("abort", () => again.cancel());
 	await Promise.all([draw(), jobs.load()]);
-	await Promise.all([drawSpace(space, app), drawPassed(passed, app), redraw()]);
+	await Promise.all([drawSpace(space, app), drawPassed(passed), redraw()]);
 }
 
 function drawFigures(place, status) {
@@ -81,7 +82,7 @@ function drawFigures(place, status) {
 		figure(
 			count(status.passages),
 			status.passages === 1 ? "passage" : "passages",
-			pending ? "" : "all found by meaning",
+			pending ? "" : status.passages ? "all found by meaning" : "",
 		),
 		figure(
 			count(pending),
@@ -143,38 +144,58 @@ async function drawSpace(place, app) {
 	);
 }
 
-async function drawPassed(place, app, offset = 0) {
-	const reply = await get("/api/passed_over", { query: { limit: 100, offset } });
-	const failures = reply.failures ?? [];
-	const rows = [
-		...(offset ? [] : failures.map((each) => passedRow(each.library, each.path, each.message, "failed"))),
-		...reply.files.map((each) => passedRow(each.library, each.path, each.reason, "passed over")),
-	];
-	if (!offset) {
-		place.replaceChildren(
-			h("h2", "Failed and passed over"),
-			rows.length ? h("ul.passed") : h("p.muted", "Every file that was looked at is in here."),
-		);
-	}
-	place.querySelector(".passed")?.append(...rows);
-	place.querySelector(".more")?.remove();
-	if (offset + reply.files.length < reply.total)
-		place.append(
-			button(`Show more of ${count(reply.total)}`, () => drawPassed(place, app, offset + reply.files.length), {
-				kind: "more",
-			}),
-		);
+/** Files that are not in here, by why that is, with what can be done about it. */
+async function drawPassed(place) {
+	const reply = await get("/api/passed_over", { query: { limit: 500 } });
+	const reasons = new Map();
+	const add = (file, why, failed) => {
+		// Reasons that differ by the name of the file alone are one.
+		const said = plain(why).replace(plain(file.path), "…");
+		if (!reasons.has(said)) reasons.set(said, { failed, files: [] });
+		reasons.get(said).files.push(file);
+	};
+	for (const each of reply.failures) add(each, each.reason, true);
+	for (const each of reply.files) add(each, each.reason, false);
+	const groups = [...reasons].sort(([, one], [, other]) => other.failed - one.failed || other.files.length - one.files.length);
+	place.replaceChildren(
+		h("h2", "Failed and passed over"),
+		groups.length
+			? h("ul.passed", groups.map(([why, group]) => passedGroup(why, group)))
+			: h("p.muted", "Every file that was looked at is in here."),
+		reply.more ? h("p.small.muted", "There are more: the list of each library has them all.") : "",
+	);
 }
 
-function passedRow(library, path, reason, word) {
+function passedGroup(why, { failed, files }) {
 	return h(
 		"li",
-		stored("span.mono", path, { dir: "ltr" }),
 		h(
-			"span.small.muted",
-			h("b", { class: word === "failed" ? "bad-word" : null }, word),
-			`: ${plain(reason)}`,
-			library ? ` · ${plain(library)}` : "",
+			"details",
+			{ open: files.length < 4 },
+			h(
+				"summary",
+				h("b", { class: failed ? "bad-word" : null }, `${counted(files.length, "file")} ${failed ? "failed" : "passed over"}`),
+				`: ${why}`,
+			),
+			h(
+				"ul.small.names",
+				files.slice(0, 100).map(({ path, library }) =>
+					h("li", stored("span.mono", path, { dir: "ltr" }), library ? h("span.muted", ` · ${plain(library)}`) : null),
+				),
+				files.length > 100 ? h("li.muted", `and ${counted(files.length - 100, "other file")}`) : null,
+			),
 		),
+		h("p.small.muted", remedy(why, failed)),
 	);
+}
+
+/** What helps, by what the reason says. */
+function remedy(why, failed) {
+	if (/ocr|no text|scan/i.test(why)) return "Scans and images are read with the extra ocr: pip install 'mcpvectordb[ocr]', then sync again.";
+	if (/password|encrypt/i.test(why)) return "Save it without its password, then sync again.";
+	if (/too large|bytes; at most|larger/i.test(why)) return "MCPVECTORDB_MAX_SOURCE_BYTES allows larger files.";
+	if (/secret|credential/i.test(why)) return "It looks like a secret, and stays out.";
+	if (/ignored|pattern|hidden/i.test(why)) return "The library's patterns leave it out; change them to bring it in.";
+	if (/no readable type|not of a type|unknown type|binary/i.test(why)) return "Files of this type are not read.";
+	return failed ? "Sync again after the file is mended; other files are not held up by it." : "Nothing needs to be done.";
 }

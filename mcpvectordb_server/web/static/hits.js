@@ -19,6 +19,18 @@ export function place(hit) {
 
 export const key = (hit) => (hit.kind === "memory" ? `m${hit.id}` : `c${hit.chunk}`);
 
+/** The latest search: where its results are, and what it found, for those who read on from hit to hit. */
+export const trail = { results: "", places: [] };
+
+/** Where the address of something that is read stands among what was found last; -1 if it does not. */
+export const found = (address) => trail.places.findIndex((each) => samePlace(each, address));
+
+function samePlace(one, other) {
+	const name = (address) => /^(#\/(?:memory|document)\/[^?]*)/.exec(address)?.[1];
+	const chunk = (address) => /[?&]chunk=(\d+)/.exec(address)?.[1];
+	return name(one) === name(other) && (chunk(other) === undefined || chunk(one) === chunk(other));
+}
+
 /** A title for anything that was found; memories have none of their own. */
 export function title(hit) {
 	return hit.kind === "memory" ? hit.thread : hit.title || hit.path;
@@ -60,11 +72,11 @@ function shownLine({ text, highlights = [] }, program) {
 
 /** How sure a match is, as a word and three steps. */
 export function confidence(hit) {
-	if (hit.confidence == null) return h("span.confidence.unknown", "–");
+	if (hit.confidence == null) return null;
 	const steps = { strong: 3, possible: 2, weak: 1 }[hit.confidence];
 	return h(
 		"span.confidence",
-		{ class: hit.confidence, title: `A ${hit.confidence} match` },
+		{ class: `confidence ${hit.confidence}`, title: `A ${hit.confidence} match` },
 		h("span", hit.confidence),
 		h(
 			"span.steps",
@@ -74,29 +86,39 @@ export function confidence(hit) {
 	);
 }
 
-/** The ranks of both legs: words 1, meaning 3. */
-export function ranks({ scores = {} }) {
+/** How each retriever saw a hit, folded away until it is asked for. */
+export function details(hit) {
+	const { scores = {} } = hit;
+	const rows = [
+		["words", scores.text_rank == null ? "not among the best" : `rank ${scores.text_rank}`],
+		["meaning", scores.vector_rank == null ? "not among the best" : `rank ${scores.vector_rank}`],
+		["cosine", scores.vector == null ? "" : scores.vector.toFixed(3)],
+		["passage", hit.position == null ? "" : `lines ${hit.first_line}–${hit.last_line}`],
+	];
 	return h(
-		"span.ranks",
-		{ title: "Its rank in each leg of the search" },
-		scores.text_rank == null ? null : h("span", `words ${scores.text_rank}`),
-		scores.vector_rank == null ? null : h("span", `meaning ${scores.vector_rank}`),
+		"details.why",
+		h("summary", "details"),
+		h(
+			"dl.facts.ranks",
+			rows.filter(([, value]) => value).map(([name, value]) => [h("dt", name), h("dd", value)]),
+		),
 	);
 }
 
-/** One hit of the list. `more` is added below its snippet. */
-export function item(hit, ...more) {
+/** One hit of the list. `facts` stand in the line of its place, `more` below its snippet. */
+export function item(hit, facts = [], ...more) {
 	return h(
 		"li.hit",
 		{ data: { key: key(hit) } },
-		h("div.margin", confidence(hit), ranks(hit)),
 		h(
-			"div.hit-body",
+			"div.hit-head",
 			h("h2", h("a.hit-link", { href: place(hit) }, icon(hit.kind), stored("span", title(hit)))),
-			h("div.hit-place", where(hit), headings(hit)),
-			snippet(hit),
-			more,
+			confidence(hit),
 		),
+		h("div.hit-place", where(hit), headings(hit), facts),
+		snippet(hit),
+		details(hit),
+		more,
 	);
 }
 

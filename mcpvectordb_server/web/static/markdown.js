@@ -1,8 +1,10 @@
-// Markdown as elements: headings, lists, tables, code, quotes, emphasis. Everything that is not one
-// of these, HTML above all, stays the text that it is; images are named, never loaded.
+// Markdown as elements: headings, lists, tables, code, quotes, emphasis, and the HTML that authors mix
+// in: its structure is made of elements of the page's own, its attributes are dropped, and what is no
+// known tag stays the text that it is. Images are named, never loaded.
 // Each piece of text knows its offset in the source, so that cited passages can be marked.
 
 import { h, outwards, plain } from "./dom.js";
+import { tokens } from "./highlight.js";
 import { split } from "./offsets.js";
 
 const DEEPEST = 12; // quotes in lists in quotes …: beyond this depth they are paragraphs
@@ -13,6 +15,16 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:[ \t]+|$)/;
 const UNDERLINE = /^ {0,3}(=+|-{2,})[ \t]*$/;
 const DELIMITERS = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const DEFINITION = /^ {0,3}\[([^\]]{1,200})\]:\s+<?([^\s<>]{1,2000})>?/;
+const HTML_HEADING = /^\s{0,3}<h([1-6])\b[^<>]{0,500}>(.*?)<\/h\1>\s*$/i;
+const TAG = /^<(\/?)([a-zA-Z][a-zA-Z0-9]{0,15})((?:\s[^<>]{0,1000})?)\/?>/;
+// Elements with content that mean the same here; others of HTML are passed over, their content is not.
+const KEPT_TAGS = { b: "strong", strong: "strong", i: "em", em: "em", code: "code", kbd: "kbd", del: "del", s: "del", sub: "sub", sup: "sup", tt: "code" };
+const OTHER_TAGS = new Set(
+	"a abbr address article aside blockquote center dd details div dl dt figcaption figure font footer header hr img li main nav ol p picture section small source span summary table tbody td th thead tr u ul video".split(
+		" ",
+	),
+);
 const CJK = /[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]/;
 
 /** Marks of a text: `cited` and `matches` are sorted ranges `[start, end]` in UTF-16 units. */
@@ -45,9 +57,22 @@ function pieces(text, at, marks) {
 	});
 }
 
-/** The blocks of a Markdown text; top-level ones carry their line, counted from `firstLine`. */
-export function markdown(text, marks = new Marks(), firstLine = 1) {
-	return blocks(lines(text, firstLine), marks, 0);
+/**
+ * The blocks of a Markdown text; top-level ones carry their line, counted from `firstLine`. A first
+ * heading that repeats `title`, which stands above the text already, is left out.
+ */
+export function markdown(text, marks = new Marks(), firstLine = 1, title = "") {
+	const all = lines(text, firstLine);
+	marks.targets = new Map();
+	for (const { text } of all) {
+		const found = DEFINITION.exec(text);
+		if (found) marks.targets.set(found[1].toLowerCase(), found[2]);
+	}
+	const made = blocks(all, marks, 0);
+	const first = made.find((block) => !block.matches(".front-matter"));
+	if (title && firstLine === 1 && first?.matches(".level-1") && first.textContent.trim() === plain(title).trim())
+		made.splice(made.indexOf(first), 1);
+	return made;
 }
 
 /** The blocks of a text without syntax: paragraphs whose lines and spaces are kept. */
@@ -62,19 +87,43 @@ export function paragraphs(text, marks = new Marks(), firstLine = 1) {
 }
 
 /** The lines of a program with their numbers, in blocks of a hundred. */
-export function code(text, marks = new Marks(), firstLine = 1) {
+export function code(text, marks = new Marks(), firstLine = 1, language = "") {
 	const all = lines(text, firstLine);
 	const result = [];
+	const colours = new Colours(text, language, marks);
 	for (let at = 0; at < all.length; at += 100) {
 		const block = h("pre.program", { data: { line: all[at].number } });
 		for (const line of all.slice(at, at + 100)) {
 			const row = h("span.program-line", { data: { line: line.number } });
-			marks.append(row, `${line.text}\n`, line.at);
+			colours.append(row, `${line.text}\n`, line.at);
 			block.append(row);
 		}
 		result.push(block);
 	}
 	return result;
+}
+
+/** Text of a program, appended piece after piece from its beginning to its end. */
+class Colours {
+	constructor(text, language, marks, start = 0) {
+		Object.assign(this, { marks, found: tokens(text, language), next: 0, start });
+	}
+
+	append(parent, text, at) {
+		const end = at + text.length;
+		let from = at;
+		for (; this.next < this.found.length; this.next += 1) {
+			const [first, last, kind] = this.found[this.next];
+			const [begin, finish] = [Math.max(from, first + this.start), Math.min(end, last + this.start)];
+			if (begin >= end) break;
+			if (finish <= begin) continue;
+			this.marks.append(parent, text.slice(from - at, begin - at), from);
+			this.marks.append(parent.appendChild(h(`span.token-${kind}`)), text.slice(begin - at, finish - at), begin);
+			from = finish;
+			if (last + this.start > end) break;
+		}
+		if (from < end) this.marks.append(parent, text.slice(from - at), from);
+	}
 }
 
 /** One line of a Markdown text for a list: its emphasis and code, without links and block signs. */
@@ -130,9 +179,14 @@ function blocks(all, marks, depth) {
 			at += 1;
 			continue;
 		}
+		if (DEFINITION.test(all[at].text)) {
+			at += 1;
+			continue;
+		}
 		const [element, next] = block(all, at, marks, depth);
 		if (depth === 0) element.dataset.line = all[at].number;
-		result.push(element);
+		// A line of tags alone, such as <div>, leaves nothing to show.
+		if (element.tagName !== "P" || element.childNodes.length) result.push(element);
 		at = next;
 	}
 	return result;
@@ -146,6 +200,7 @@ function block(all, at, marks, depth) {
 	}
 	if (FENCE.test(text)) return fenced(all, at, marks);
 	if (HEADING.test(text)) return [heading(all[at], marks), at + 1];
+	if (HTML_HEADING.test(text)) return [htmlHeading(all[at], marks), at + 1];
 	if (RULE.test(text)) return [h("hr"), at + 1];
 	if (depth < DEEPEST && QUOTE.test(text)) return quote(all, at, marks, depth);
 	if (depth < DEEPEST && ITEM.test(text)) return list(all, at, marks, depth);
@@ -159,16 +214,24 @@ function begins(line) {
 	return (
 		FENCE.test(line.text) ||
 		HEADING.test(line.text) ||
+		HTML_HEADING.test(line.text) ||
+		DEFINITION.test(line.text) ||
 		RULE.test(line.text) ||
 		QUOTE.test(line.text) ||
 		ITEM.test(line.text)
 	);
 }
 
-function verbatim(rows, kind, marks) {
+function verbatim(rows, kind, marks, language = "") {
 	const block = h("pre", { class: kind, tabindex: 0 });
 	const inside = block.appendChild(h("code"));
-	rows.forEach((line, index) => marks.append(inside, index < rows.length - 1 ? `${line.text}\n` : line.text, line.at));
+	// Lines of a block inside of a list lie apart in the source: then it is left uncoloured.
+	const apart = rows.some((line, index) => index && line.at !== rows[index - 1].at + rows[index - 1].text.length + 1);
+	const text = apart ? "" : rows.map((line) => line.text).join("\n");
+	const colours = new Colours(text, language, marks, rows[0]?.at ?? 0);
+	rows.forEach((line, index) =>
+		colours.append(inside, index < rows.length - 1 ? `${line.text}\n` : line.text, line.at),
+	);
 	return block;
 }
 
@@ -177,8 +240,8 @@ function fenced(all, at, marks) {
 	const closes = new RegExp(`^ {0,3}\\${fence[0]}{${fence.length},}[ \\t]*$`);
 	let end = at + 1;
 	while (end < all.length && !closes.test(all[end].text)) end += 1;
-	const block = verbatim(all.slice(at + 1, end), "code", marks);
 	const language = info.trim().split(/\s/)[0];
+	const block = verbatim(all.slice(at + 1, end), "code", marks, language);
 	if (language) block.dataset.language = plain(language).slice(0, 30);
 	return [block, end + 1];
 }
@@ -196,6 +259,14 @@ function heading(line, marks) {
 	const start = line.text.indexOf(content, line.text.indexOf(hashes) + hashes.length);
 	// The page has its own first heading: those of a text begin at the second level.
 	const block = h(`h${Math.min(6, hashes.length + 1)}`, { class: `level-${hashes.length}`, dir: "auto" });
+	inline(block, [{ ...cut(line, start), text: content }], marks);
+	return block;
+}
+
+function htmlHeading(line, marks) {
+	const [, level, content] = HTML_HEADING.exec(line.text);
+	const start = line.text.indexOf(">") + 1;
+	const block = h(`h${Math.min(6, Number(level) + 1)}`, { class: `level-${level}`, dir: "auto" });
 	inline(block, [{ ...cut(line, start), text: content }], marks);
 	return block;
 }
@@ -284,9 +355,29 @@ function table(all, at, marks) {
 					return element;
 				}),
 		);
-	const body = all.slice(at + 2, end).map((line) => row(line, "td"));
-	const grid = h("table", h("thead", row(all[at], "th")), h("tbody", body));
-	return [h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, grid), end];
+	const head = row(all[at], "th");
+	const body = h("tbody", all.slice(at + 2, end).map((line) => row(line, "td")));
+	if (body.children.length > 2) [...head.children].forEach((cell, index) => sortable(cell, index, body));
+	return [h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, h("table", h("thead", head), body)), end];
+}
+
+/** Let a heading sort the rows below it: by number where all are numbers, else as words. */
+function sortable(cell, index, body) {
+	const control = h("button", { type: "button", class: "sort", title: "Sort by this column" }, ...cell.childNodes);
+	cell.replaceChildren(control);
+	control.addEventListener("click", () => {
+		const down = cell.ariaSort === "ascending";
+		for (const other of cell.parentElement.children) other.removeAttribute("aria-sort");
+		cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+		const value = (row) => row.children[index]?.textContent.trim() ?? "";
+		const number = (text) => Number(text.replace(/[,\s%$€£]/g, ""));
+		const rows = [...body.children];
+		const numeric = rows.every((row) => value(row) === "" || !Number.isNaN(number(value(row))));
+		const order = numeric
+			? (one, other) => number(value(one)) - number(value(other))
+			: (one, other) => value(one).localeCompare(value(other), undefined, { numeric: true });
+		body.replaceChildren(...rows.sort((one, other) => (down ? -1 : 1) * order(one, other)));
+	});
 }
 
 /** The cells of a row; bars in code or after a backslash do not separate. */
@@ -379,7 +470,7 @@ class Inline {
 			case "[":
 				return this.link(at, to, depth, false);
 			case "<":
-				return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/);
+				return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/) ?? this.tag(at, to, depth);
 			case "h":
 				return /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "")
 					? null
@@ -436,19 +527,57 @@ class Inline {
 	}
 
 	link(at, to, depth, image) {
-		const close = this.next("](", at + 1, Math.min(to, at + 2000));
-		if (close < 0 || this.next(")", close, close + 2000) < 0 || this.text.slice(at + 1, close).includes("["))
-			return null;
-		const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(
-			this.text.slice(close, Math.min(to, close + 2000)),
-		);
-		if (!target) return null;
-		const end = close + target[0].length;
+		const close = this.closing(at, to);
+		if (close < 0) return null;
+		const rest = this.text.slice(close, Math.min(to, close + 2000));
+		const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(rest);
+		const named = target ? null : /^\](?:\[([^\]]{0,200})\])?/.exec(rest);
+		const address = target?.[1] ?? this.marks.targets?.get((named[1] || this.text.slice(at + 1, close)).toLowerCase());
+		if (address === undefined) return null;
+		const end = close + (target ?? named)[0].length;
 		const words = h("span", { dir: "auto" });
 		this.parse(words, at + 1, close, depth + 1);
-		if (image)
-			return { element: h("span.image", { title: plain(target[1]) }, h("span.image-word", "image "), words), end };
-		return { element: outwards(target[1], words, h("span.target", ` (${plain(shortened(target[1]))})`)), end };
+		return { element: image ? imageName(words, address) : outwards(address, words), end };
+	}
+
+	/** Where the bracket at an offset closes; -1 if it does not, or encloses too many others. */
+	closing(at, to) {
+		const last = Math.min(to, at + 2000);
+		if (this.next("]", at + 1, last) < 0) return -1;
+		for (let next = at + 1, open = 1; next < last && open < 4; next += 1) {
+			if (this.text[next] === "\\") next += 1;
+			else if (this.text[next] === "[") open += 1;
+			else if (this.text[next] === "]" && (open -= 1) === 0) return next;
+		}
+		return -1;
+	}
+
+	/** A tag of HTML: emphasis, links, breaks and names of images are kept, other tags passed over. */
+	tag(at, to, depth) {
+		if (this.text.startsWith("<!--", at)) {
+			const end = this.next("-->", at + 4, to);
+			return end < 0 ? null : { end: end + 3 };
+		}
+		const found = TAG.exec(this.text.slice(at, Math.min(to, at + 1100)));
+		if (!found) return null;
+		const [whole, closing, given, attributes] = found;
+		const name = given.toLowerCase();
+		const end = at + whole.length;
+		const kept = KEPT_TAGS[name];
+		if (name === "br") return { element: h("br"), end };
+		if (!kept && !OTHER_TAGS.has(name)) return null;
+		if (closing) return { end };
+		if (name === "img") {
+			const alt = attribute(attributes, "alt");
+			return { element: alt ? imageName(h("span", plain(alt)), attribute(attributes, "src")) : null, end };
+		}
+		if (name === "li") return { element: h("span", "• "), end };
+		const close = kept || name === "a" ? this.next(`</${given}>`, end, Math.min(to, end + 5000)) : -1;
+		if (close < 0) return { end };
+		const inside = h(kept ?? "span");
+		this.parse(inside, end, close, depth + 1);
+		const address = kept ? "" : attribute(attributes, "href");
+		return { element: address ? outwards(address, inside) : inside, end: close + given.length + 3 };
 	}
 
 	autolink(at, to, pattern) {
@@ -495,6 +624,12 @@ class Inline {
 	}
 }
 
-function shortened(address) {
-	return address.length > 60 ? `${address.slice(0, 57)}…` : address;
+/** The name of an image in place of it. */
+function imageName(words, address) {
+	return h("span.image", { title: plain(address) }, h("span.image-word", "image "), words);
+}
+
+function attribute(attributes, name) {
+	const found = new RegExp(`\\s${name}\\s*=\\s*(?:"([^"]*)"|'([^']*)'|([^\\s"'>]+))`, "i").exec(attributes);
+	return found?.[1] ?? found?.[2] ?? found?.[3] ?? "";
 }

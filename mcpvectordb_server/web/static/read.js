@@ -6,9 +6,9 @@ import { announce, button, h, language, notify, outwards, plain, quiet, stored }
 import { editDocument, editMemory, remove } from "./edit.js";
 import { count, counted, day, percent, size } from "./format.js";
 import * as hits from "./hits.js";
-import { code, gist, markdown, Marks, paragraphs } from "./markdown.js";
-import { ranges } from "./offsets.js";
+import { gist, markdown, Marks } from "./markdown.js";
 import { go, link, replace } from "./route.js";
+import { rendered } from "./text.js";
 import * as words from "./words.js";
 
 const WINDOW = 800; // lines that are read at once
@@ -32,6 +32,7 @@ class Reading {
 		this.id = route.parts[1] ?? "";
 		this.words = route.options.get("words") ?? "";
 		this.options = route.options;
+		this.at = hits.found(location.hash);
 		document.addEventListener("keydown", (event) => this.key(event), { signal: app.signal });
 	}
 
@@ -72,22 +73,59 @@ class Reading {
 				),
 			),
 		);
+		const heading = h("header.reading-head", head);
+		const bar = h(
+			"div.reading-bar",
+			h(
+				"div.row.bar-row",
+				button(this.at < 0 ? "Back" : "Results", () => this.back(), {
+					icon: "back",
+					kind: "quiet back",
+					title: "Go back (Escape)",
+				}),
+				h("span.bar-title", { "aria-hidden": "true", dir: "auto" }, plain(this.title())),
+				this.hitSteps(),
+				h("div.row.tools", tools),
+			),
+			this.bar,
+		);
 		this.reading = h(
 			"div.reading",
-			h(
-				"header.reading-head",
-				h(
-					"div.row.between",
-					button("Back", () => this.back(), { icon: "back", kind: "quiet back" }),
-					h("div.row.tools", tools),
-				),
-				head,
-			),
+			bar,
+			heading,
 			this.tabs,
-			h("div.reading-text", this.bar, this.text),
+			h("div.reading-text", this.text),
 			h("div.side", Object.values(this.panels)),
 		);
 		this.app.place(this.reading);
+		// The bar has the title as soon as the heading is out of sight.
+		const seen = new IntersectionObserver(([{ isIntersecting }]) => bar.classList.toggle("scrolled", !isIntersecting), {
+			rootMargin: "-110px 0px 0px 0px",
+		});
+		seen.observe(heading);
+		this.app.signal.addEventListener("abort", () => seen.disconnect());
+	}
+
+	/** The place among the hits of the search that led here, and steps to its neighbours. */
+	hitSteps() {
+		if (this.at < 0) return null;
+		const step = (by, label, key) =>
+			button(label, () => this.toHit(by), {
+				kind: "quiet",
+				disabled: !hits.trail.places[this.at + by],
+				title: `${by < 0 ? "Previous" : "Next"} hit (${key})`,
+			});
+		return h(
+			"span.row.hit-steps",
+			step(-1, "‹", "k"),
+			h("span.small.muted", `hit ${this.at + 1} of ${hits.trail.places.length}`),
+			step(1, "›", "j"),
+		);
+	}
+
+	toHit(by) {
+		const place = hits.trail.places[this.at + by];
+		if (place) location.replace(place);
 	}
 
 	open(name) {
@@ -126,15 +164,18 @@ class Reading {
 	}
 
 	back() {
-		if (document.body.dataset.moved && history.length > 1) history.back();
+		if (this.at >= 0) location.hash = hits.trail.results;
+		else if (document.body.dataset.moved && history.length > 1) history.back();
 		else location.hash = "#/search";
 	}
 
 	key(event) {
 		if (event.target.closest?.("input, textarea, select, dialog")) return;
 		if (event.key === "Escape") this.back();
+		else if (event.ctrlKey || event.metaKey || event.altKey) return;
+		else if (event.key === "j" || event.key === "k") this.toHit(event.key === "j" ? 1 : -1);
 		else if (event.key === "n" || event.key === "p") this.step?.(event.key === "n" ? "after" : "before");
-		else if (event.key === "c" && !event.ctrlKey && !event.metaKey) this.copy();
+		else if (event.key === "c") this.copy();
 	}
 
 	async copy() {
@@ -196,6 +237,7 @@ class Document extends Reading {
 	/** The same document at another passage: only the marks move. */
 	follow(route) {
 		if (route.parts[0] !== "document" || route.parts[1] !== this.id) return false;
+		if (hits.found(location.hash) !== this.at) return false;
 		this.words = route.options.get("words") ?? "";
 		this.line = Number(route.options.get("line")) || 1;
 		this.cite(Number(route.options.get("chunk")) || 0).then(() => this.drawText());
@@ -203,12 +245,12 @@ class Document extends Reading {
 	}
 
 	drawHead() {
-		const { title, path, library, file_type, date, former } = this.document;
+		const { path, library, file_type, date, former } = this.document;
 		const writable = !this.app.session.read_only;
-		document.title = `${plain(title || path)} – mcpvectordb`;
+		document.title = `${plain(this.title())} – mcpvectordb`;
 		this.frame(
 			[
-				h("h1", { dir: "auto" }, plain(title || path)),
+				h("h1", { dir: "auto" }, plain(this.title())),
 				h(
 					"p.row.head-facts",
 					stored("span.where.mono", path, { dir: "ltr" }),
@@ -226,6 +268,10 @@ class Document extends Reading {
 				writable ? quiet("Delete", () => this.delete(), "delete") : null,
 			],
 		);
+	}
+
+	title() {
+		return this.document.title || this.document.path;
 	}
 
 	async edit() {
@@ -351,7 +397,9 @@ class Document extends Reading {
 	redraw() {
 		const [first, last] = [this.parts[0], this.parts.at(-1)];
 		this.shown = { first: first.first_line, last: last.last_line };
-		const blocks = this.parts.flatMap((part) => this.rendered(part));
+		const blocks = this.parts.flatMap((part) =>
+			rendered(part, this.chunk, this.words, { title: this.document.title, language: this.document.file_type }),
+		);
 		this.text.dataset.syntax = first.syntax;
 		this.text.lang = language(first.text);
 		this.text.replaceChildren(...(blocks.length ? blocks : [h("p.muted", "This document has no text.")]));
@@ -367,15 +415,6 @@ class Document extends Reading {
 			);
 		for (const mark of this.text.querySelectorAll("mark.cited")) topBlock(mark, this.text).classList.add("has-cited");
 		this.drawOutline(first.outline);
-	}
-
-	rendered(part) {
-		const cited = this.chunk
-			? ranges(part.text, [[Math.max(0, this.chunk.start - part.start), Math.max(0, this.chunk.end - part.start)]])
-			: [];
-		const marks = new Marks(cited, cited.length ? words.ranges(part.text, this.words, cited) : []);
-		const render = { markdown, code }[part.syntax] ?? paragraphs;
-		return render(part.text, marks, part.first_line);
 	}
 
 	async extend(direction) {
@@ -491,7 +530,7 @@ class Document extends Reading {
 				h(
 					"span.chunk-place",
 					`${chunk.position + 1} · lines ${chunk.first_line}–${chunk.last_line}${page}`,
-					chunk.embedded ? null : h("em", " · words only, so far"),
+					chunk.embedded ? null : h("em", " · by words only until it is embedded"),
 				),
 				h("span.chunk-text", { dir: "auto" }, plain(gist(chunk.text.slice(0, 300)))),
 			),
@@ -537,6 +576,10 @@ class Memory extends Reading {
 			...metadata(memory.metadata),
 		);
 		this.open(narrow() ? "text" : "about");
+	}
+
+	title() {
+		return this.memory.thread;
 	}
 
 	citation() {

@@ -1,10 +1,11 @@
 // Search as one types: one list, or words, meaning and both side by side.
 
 import { get, Latest, post } from "./api.js";
-import { announce, button, debounced, h, icon, plain, state, stored } from "./dom.js";
+import { announce, button, debounced, h, icon, notify, plain, state, stored } from "./dom.js";
 import { count, counted, day } from "./format.js";
 import * as hits from "./hits.js";
 import { gist } from "./markdown.js";
+import { Preview } from "./preview.js";
 import { link, replace } from "./route.js";
 
 const LIMIT = 20;
@@ -62,8 +63,14 @@ class Search {
 		this.chosen = h("div.row.chosen");
 		this.said = h("div.said", { "aria-live": "off" });
 		this.results = h("div.results", {
-			on: { keydown: (event) => this.resultKey(event), focusin: (event) => this.remember(event) },
+			on: {
+				keydown: (event) => this.resultKey(event),
+				focusin: (event) => this.remember(event),
+				pointerover: (event) => this.pointed(event),
+			},
 		});
+		this.preview = new Preview(app);
+		this.previewSoon = debounced((hit) => this.preview.show(hit), 120);
 		this.elements = [
 			h("h1.unseen", "Search"),
 			h(
@@ -84,13 +91,13 @@ class Search {
 			),
 			this.chosen,
 			this.said,
-			this.results,
+			h("div.found", this.results, this.preview.element),
 		];
 		app.on("model", () => this.lacks === "vector" && this.run());
 		app.on("changed", () => this.fileChanged());
 		app.signal.addEventListener(
 			"abort",
-			() => [this.later, this.say].forEach((each) => each.cancel()) || this.latest.stop(),
+			() => [this.later, this.say, this.previewSoon].forEach((each) => each.cancel()) || this.latest.stop(),
 		);
 	}
 
@@ -136,6 +143,7 @@ class Search {
 			query: this.box.value.trim(),
 			limit: LIMIT,
 			kind: this.kind.value,
+			group: true,
 			library,
 			file_type,
 			thread,
@@ -159,10 +167,7 @@ class Search {
 			const reply = await this.latest.ask((signal) =>
 				compare
 					? post("/api/compare", this.question({ limit: 10 }), { signal, superseding: true })
-					: post("/api/search", this.question(this.mode.value ? { mode: this.mode.value } : {}), {
-							signal,
-							superseding: true,
-						}),
+					: post("/api/search", this.question(this.asMode()), { signal, superseding: true }),
 			);
 			if (!reply) return undefined;
 			if (compare) this.drawCompared(reply);
@@ -176,37 +181,89 @@ class Search {
 	}
 
 	drawFound(reply) {
+		this.found = new Map();
+		this.cards = new Map();
+		this.weak = false;
+		hits.trail.results = location.hash;
+		hits.trail.places = [];
 		this.shown = reply.hits.length;
 		this.lacks = "vector" in (reply.reasons ?? {}) ? "vector" : "";
 		this.said.replaceChildren(...said(reply));
 		if (!reply.hits.length) {
 			this.results.replaceChildren(nothing(reply, Object.values(this.filter).some(Boolean) || this.kind.value));
 			this.say("Nothing found");
+			this.preview.show(null);
 			return;
 		}
-		const list = h(
-			"ol.hits",
-			this.items(reply.hits),
-		);
+		const list = h("ol.hits", this.items(reply.hits));
 		this.results.replaceChildren(list);
+		this.previewSoon(reply.hits[0]);
 		if (reply.more) this.results.append(this.moreButton(list));
 		this.say(`${counted(reply.hits.length, "passage")} found${reply.verdict ? `. ${reply.verdict}` : ""}`);
 	}
 
-	/** The hits of a page, with a line where weak ones begin. */
+	/** The cards of some hits, one for each document, with a line where weak ones begin. */
 	items(found) {
-		const weak = found.findIndex((hit) => hit.confidence === "weak");
-		const rows = found.map((hit) => this.item(hit));
-		if (weak > 0) rows.splice(weak, 0, h("li.weak-below", "weak matches below"));
+		const rows = [];
+		for (const hit of found) {
+			this.found.set(hits.key(hit), hit);
+			const before = hit.kind === "document" && this.cards.get(hit.id);
+			if (before) {
+				before.others.push(hit);
+				before.draw();
+				continue;
+			}
+			if (hit.confidence === "weak" && this.cards.size && !this.weak) rows.push(h("li.weak-below", "weak matches below"));
+			this.weak ||= hit.confidence === "weak";
+			rows.push(this.card(hit));
+		}
 		return rows;
 	}
 
-	item(hit) {
-		const chips = [];
-		if (hit.library) chips.push(this.chip("library", hit.library));
-		for (const tag of hit.tags ?? []) chips.push(this.chip("tag", tag));
-		if (hit.more) chips.push(h("span.muted.small", `and ${counted(hit.more, "other passage")} of it`));
-		return hits.item(hit, chips.length ? h("div.row.chips", chips) : null);
+	card(hit) {
+		hits.trail.places.push(hits.place(hit));
+		const facts = [];
+		if (hit.library) facts.push(this.chip("library", hit.library));
+		for (const tag of hit.tags ?? []) facts.push(this.chip("tag", tag));
+		const list = h("ol.briefs.others-of", { hidden: true });
+		const more = button("", () => this.showOthers(hit, card), { kind: "quiet more-of", "aria-expanded": "false" });
+		const card = {
+			more,
+			list,
+			others: [],
+			draw: () => {
+				const number = Math.max(hit.more ?? 0, card.others.length);
+				more.replaceChildren(`+${count(number)} more`);
+				more.title = `${counted(number, "other passage")} of ${plain(hits.title(hit))}`;
+				more.hidden = !number;
+				if (!list.hidden) list.replaceChildren(...card.others.map((other) => hits.brief(other)));
+			},
+		};
+		card.draw();
+		this.cards.set(hit.kind === "document" ? hit.id : hits.key(hit), card);
+		return hits.item(hit, [...facts, more], list);
+	}
+
+	/** The other passages of a hit's document, below it. */
+	async showOthers(hit, card) {
+		card.list.hidden = !card.list.hidden;
+		card.more.setAttribute("aria-expanded", String(!card.list.hidden));
+		if (!card.list.hidden && card.others.length < hit.more) {
+			const asked = { where: { id: hit.id }, kind: "documents", group: false, limit: Math.min(20, hit.more + 1) };
+			try {
+				const question = this.question({ ...asked, ...this.asMode() });
+				const reply = await post("/api/search", question, { signal: this.app.signal });
+				card.others = reply.hits.filter((other) => other.chunk !== hit.chunk);
+				for (const other of card.others) this.found.set(hits.key(other), other);
+			} catch (error) {
+				if (error.name !== "AbortError") notify(error.message, { bad: true });
+			}
+		}
+		card.draw();
+	}
+
+	asMode() {
+		return this.mode.value ? { mode: this.mode.value } : {};
 	}
 
 	chip(name, value) {
@@ -223,15 +280,12 @@ class Search {
 			async () => {
 				more.disabled = true;
 				const offset = this.shown;
-				const reply = await post(
-					"/api/search",
-					this.question({ offset, ...(this.mode.value ? { mode: this.mode.value } : {}) }),
-					{ signal: this.app.signal },
-				);
+				const asked = this.question({ offset, ...this.asMode() });
+				const reply = await post("/api/search", asked, { signal: this.app.signal });
 				this.shown += reply.hits.length;
-				const added = reply.hits.map((hit) => this.item(hit));
+				const added = this.items(reply.hits);
 				list.append(...added);
-				added[0]?.querySelector("a").focus();
+				added.find((row) => row.matches(".hit"))?.querySelector("a").focus();
 				more.disabled = false;
 				if (!reply.more || !reply.hits.length) more.remove();
 			},
@@ -248,6 +302,7 @@ class Search {
 		];
 		const rank = (name, hit) => replies[name].hits.findIndex((other) => hits.key(other) === hits.key(hit)) + 1;
 		this.said.replaceChildren();
+		this.preview.show(null);
 		this.results.replaceChildren(
 			h(
 				"div.columns",
@@ -277,7 +332,6 @@ class Search {
 				}),
 			),
 		);
-		this.results.addEventListener("pointerover", (event) => this.pair(event));
 		this.say("Results of words, meaning and both, side by side");
 	}
 
@@ -292,6 +346,7 @@ class Search {
 
 	async drawStart() {
 		this.said.replaceChildren();
+		this.preview.show(null);
 		this.results.removeAttribute("aria-busy");
 		const [status, documents, memories] = await Promise.all([
 			get("/api/status"),
@@ -468,7 +523,17 @@ class Search {
 
 	remember(event) {
 		const row = event.target.closest("[data-key]");
-		if (row) left.set(location.hash, row.dataset.key);
+		if (!row) return;
+		left.set(location.hash, row.dataset.key);
+		this.previewSoon(this.found?.get(row.dataset.key));
+	}
+
+	pointed(event) {
+		if (this.mode.value === "compare") this.pair(event);
+		else if (event.pointerType === "mouse") {
+			const hit = this.found?.get(event.target.closest?.("[data-key]")?.dataset.key);
+			if (hit) this.previewSoon(hit);
+		}
 	}
 
 	/** After Back: the hit that was opened has the focus again. */
