@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -157,11 +157,15 @@ def remember(db: Database, size: int) -> None:
 
 def ingest(db: Database, size: int) -> None:
     """Store the same texts as documents."""
-    for number, text in enumerate(texts(size)):
-        db.documents.ingest_text(text, source=f"{number}.txt", title=f"{number}", embed=False)
-        if (number + 1) % (10 * BATCH) == 0:
-            say(f"stored {number + 1:,} of {size:,} documents")
-    db.embed_pending()
+    every = enumerate(texts(size))
+    while batch := list(islice(every, BATCH)):
+        numbers = [str(number) for number, _ in batch]
+        db.documents.ingest_many(
+            [text for _, text in batch],
+            sources=[f"{number}.txt" for number in numbers],
+            titles=numbers,
+        )
+        say(f"stored {batch[-1][0] + 1:,} of {size:,} documents")
 
 
 def browse(db: Database, key: str, value: str) -> int:

@@ -79,7 +79,7 @@ class FileEngine:
         """The words of memories."""
         from mcpvectordb.index.keyword import MemoryFulltext
 
-        return MemoryFulltext(self.indexes[1].texts)
+        return MemoryFulltext(self.indexes[1].texts, self.resident)
 
     def metadata_index(self, names: str) -> MetadataIndex:
         """The indexed metadata keys of memories."""

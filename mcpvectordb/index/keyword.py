@@ -5,8 +5,8 @@ has one is scored. Which of the two is used is a matter of cost only (`worth_loa
 
 FTS5 walks through all rows of every term in every query. Postings are read from it once for each
 term: which rows have it, and how often. They give the BM25 of every row for a query in about a
-millisecond. Rows are only ever added under higher ids, or deleted, so postings are brought up to
-date by reading newer rows. The scores are FTS5's own, to the last bit.
+millisecond. They are brought up to date by reading rows that are new or were changed. The scores
+are FTS5's own, to the last bit.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from mcpvectordb.index.resident import (
     Ranked,
     ResidentEntries,
     changes_since,
+    log_rebuilt,
     newest_change,
 )
 from mcpvectordb.storage import fts5
@@ -44,34 +45,6 @@ MANY = 1_000  # rows that a filter allows, above which they are not counted
 
 
 @dataclass(frozen=True, slots=True)
-class KeywordMatch:
-    """The best chunks for a query as (id, BM25), and a function for the BM25 of any others.
-
-    `full_score` is the BM25 of a chunk of average length that has every term once, and `code_share`
-    the part of it, 0 to 1, that is due to codes that occur at all; `rows` is how many chunks there
-    are, where that is known.
-    """
-
-    best: Ranked
-    scores: Callable[[Sequence[int]], dict[int, float]]
-    full_score: float | None = None
-    code_share: float = 0.0
-    rows: int | None = None
-
-
-NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
-
-
-def few(sql: Sql, allowed: Allowed) -> int | None:
-    """How many rows a filter allows, if these are less than MANY; otherwise None."""
-    if not allowed.select:
-        return None
-    first = f"SELECT 1 FROM ({allowed.select}) AS ids LIMIT {MANY}"
-    count = int(sql.execute(f"SELECT count(*) FROM ({first}) AS rows", allowed.bindings).get)
-    return count if count < MANY else None
-
-
-@dataclass(frozen=True, slots=True)
 class Occurrences:
     """How often rows have each term of a query (`counts`: a line for a term), and their lengths.
 
@@ -86,11 +59,45 @@ class Occurrences:
     rows: int
 
 
+def _no_occurrences(ids: NDArray[np.int64]) -> Occurrences:
+    return Occurrences(np.zeros((0, len(ids))), np.zeros(len(ids)), 1.0, np.zeros(0), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordMatch:
+    """The best rows for a query as (id, BM25), and a function for the BM25 of any others.
+
+    `full_score` is the BM25 of a row of average length that has every term once, and `code_share`
+    the part of it, 0 to 1, that is due to codes that occur at all. `rows` is how many there are,
+    where that is known; `occurrences` says how often some, whose ids ascend, have the terms.
+    """
+
+    best: Ranked
+    scores: Callable[[Sequence[int]], dict[int, float]]
+    full_score: float | None = None
+    code_share: float = 0.0
+    rows: int | None = None
+    occurrences: Callable[[NDArray[np.int64]], Occurrences] = _no_occurrences
+
+
+NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
+
+
+def few(sql: Sql, allowed: Allowed) -> int | None:
+    """How many rows a filter allows, if these are less than MANY; otherwise None."""
+    if not allowed.select:
+        return None
+    first = f"SELECT 1 FROM ({allowed.select}) AS ids LIMIT {MANY}"
+    count = int(sql.execute(f"SELECT count(*) FROM ({first}) AS rows", allowed.bindings).get)
+    return count if count < MANY else None
+
+
 class KeywordIndex:
     """The FTS5 table `words` of the rows of `chunks`; works inside the caller's transaction.
 
     `weight` is that of its first column; with `newest` the later of two equal rows comes first.
-    Without `memory` no postings are kept, and FTS5 scores.
+    Without `memory` no postings are kept, and FTS5 scores. `log` is the index under which changes
+    of its rows are logged, if not its own name. Its words are `stemmed`, or as they are spelled.
     """
 
     def __init__(
@@ -100,12 +107,14 @@ class KeywordIndex:
         memory: ResidentEntries | None = None,
         weight: int = TITLE_WEIGHT,
         newest: bool = False,
+        log: str = "",
+        stemmed: bool = True,
     ) -> None:
         self._words, self._chunks = words, chunks
         self._bm25, self._ties = f"bm25({words}, {weight})", "DESC" if newest else "ASC"
         self._kept, self._memory = memory is not None, memory or ResidentEntries(0)
         self._tuning = self._memory.tuning
-        self._postings = Postings(words, TITLE_WEIGHT, self._memory)
+        self._postings = Postings(words, weight, self._memory, newest, log or words, stemmed)
 
     def match(self, sql: Sql, query: Query, allowed: Allowed, limit: int) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
@@ -125,11 +134,16 @@ class KeywordIndex:
                 lambda ids: self._scores_in_file(sql, query, ids),
                 *full_score(query, total, frequencies),
                 total,
+                partial(self._occurrences_in_file, sql, query, allowed),
             )
-        scorer = self._postings.score(sql, query)
-        ids = allowed.ids(sql) if allowed.select else None
+        scorer = self._postings.score(sql, query, allowed)
         return KeywordMatch(
-            scorer.best(ids, limit), scorer.of, scorer.full_score, scorer.code_share, scorer.rows
+            scorer.best(limit),
+            scorer.of,
+            scorer.full_score,
+            scorer.code_share,
+            scorer.rows,
+            scorer.occurrences,
         )
 
     def searched(self, sql: Sql, allowed: Allowed) -> int:
@@ -146,7 +160,7 @@ class KeywordIndex:
         with file.reading(limited=False) as sql:
             self._memory.worth_loading(self._words, 0, 0)  # this process will ask more than once
             rows, _ = fts5.totals(sql, self._words)
-            ignored = {fts5.single_token(sql, fts5_phrase(word)) for word in ENGLISH}
+            ignored = {fts5.single_token(sql, fts5_phrase(word), True) for word in ENGLISH}
             tokens = fts5.common_tokens(sql, self._words, max(1, int(COMMON * rows)))
         for token in tokens:
             if stopped() or budget <= 0:
@@ -159,11 +173,11 @@ class KeywordIndex:
         self, sql: Sql, matching: str, bindings: Sequence[str], allowed: Allowed, limit: int
     ) -> Ranked:
         """(id, BM25) of the best rows that fulfil a condition on the table, best first."""
-        within = f"AND +rowid IN ({allowed.select}) " if allowed.select else ""
+        within, among = allowed.test("+rowid")
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} AS score FROM {self._words} "
-            f"WHERE {matching} {within}ORDER BY score DESC, rowid {self._ties} LIMIT ?",
-            (*bindings, *allowed.bindings, limit),
+            f"WHERE {matching} AND {within} ORDER BY score DESC, rowid {self._ties} LIMIT ?",
+            (*bindings, *among, limit),
         )
         return list(rows)
 
@@ -190,26 +204,25 @@ class KeywordIndex:
         excluded = f"SELECT rowid FROM {self._words} WHERE {matching}"
         return f"{matching} AND +rowid NOT IN ({excluded})", (query.match, query.excluded)
 
-    def occurrences(
-        self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
+    def _occurrences_in_file(
+        self, sql: Sql, query: Query, allowed: Allowed, ids: NDArray[np.int64]
     ) -> Occurrences:
-        """How often rows have the terms of a query; `ids` ascend. No term has a title's weight."""
+        """How often rows have the terms of a query; `ids` ascend."""
         rows, tokens = fts5.totals(sql, self._words)
         terms = (*query.phrases, *query.terms, *query.spellings)
-        found = {
-            term: (
-                fts5.counts_in(sql, self._words, term, ids.tolist()),
-                self.frequency(sql, term, within=allowed),
-            )
-            for term in dict.fromkeys(terms)
-        }
-        lengths = fts5.lengths_of(sql, self._words, ids.tolist())
+        counts, lengths = np.zeros((len(terms), len(ids))), np.zeros(len(ids))
+        for line, term in enumerate(terms):
+            having, number = fts5.counts_in(sql, self._words, term, 1, ids.tolist())
+            counts[line, ids.searchsorted(having)] = number
+        known, sizes = fts5.lengths_of(sql, self._words, ids.tolist())
+        lengths[ids.searchsorted(known)] = sizes
+        within = {term: self.frequency(sql, term, within=allowed) for term in dict.fromkeys(terms)}
         count = f"SELECT count(*) FROM ({allowed.select})"
         return Occurrences(
-            np.array([[found[term][0].get(id, 0) for id in ids.tolist()] for term in terms], float),
-            np.array([lengths.get(id, 0) for id in ids.tolist()], float),
+            counts,
+            lengths,
             tokens / rows if tokens else 1.0,
-            np.array([found[term][1] for term in terms], float),
+            np.array([within[term] for term in terms], float),
             sql.execute(count, allowed.bindings).get if allowed.select else rows,
         )
 
@@ -224,9 +237,9 @@ class KeywordIndex:
         self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
     ) -> int:
         """The number of chunks that match, counted up to `most` (-1: all)."""
-        inside = f"AND +rowid IN ({within.select}) " if within.select else ""
-        rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? {inside}LIMIT ?"
-        bindings = (expression, *within.bindings, most)
+        inside, among = within.test("+rowid")
+        rows = f"SELECT 1 FROM {self._words} WHERE {self._words} MATCH ? AND {inside} LIMIT ?"
+        bindings = (expression, *among, most)
         return int(sql.execute(f"SELECT count(*) FROM ({rows})", bindings).get)
 
     def each(
@@ -284,12 +297,15 @@ DENSE = 1 / 16
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an FTS5 table in the order of their ids; deleted ones keep their places.
+    """The rows of an FTS5 table: a place for each, which is never used again.
 
-    Postings refer to places, so they fit only rows of the same `version`.
+    Deleted ones keep their places. One that was changed, or came in under a lower id than others,
+    gets the next place; `order` then sorts the ids (None: they ascend), and of equal ones the last
+    counts. Postings refer to places, so they fit only rows of the same `version`.
     """
 
     ids: NDArray[np.int64]
+    order: NDArray[np.int64] | None
     lengths: NDArray[np.float64]
     present: NDArray[np.bool_]
     rough_norms: NDArray[np.float32]
@@ -302,30 +318,45 @@ class Rows:
     @property
     def last(self) -> int:
         """The highest id."""
-        return int(self.ids[-1]) if len(self.ids) else 0
+        return int(self.ids[-1 if self.order is None else self.order[-1]]) if len(self.ids) else 0
 
     @property
     def deleted(self) -> int:
-        """The number of rows that were deleted since these were read."""
+        """The number of places whose rows were deleted or changed."""
         return len(self.ids) - self.count
+
+    def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place of each id, -1 for one that never had a row."""
+        if not len(self.ids):
+            return np.full(len(ids), -1)
+        places = self.ids.searchsorted(ids, "right", self.order) - 1
+        if self.order is not None:
+            places = self.order[places]
+        return np.where(self.ids[places] == ids, places, -1)
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of ids; ids without a row are left out."""
-        found = self.ids.searchsorted(ids)
-        inside = found < len(self.ids)
-        found, ids = found[inside], ids[inside]
-        same: NDArray[np.int64] = found[self.ids[found] == ids]
-        return same
+        found = self.find(ids)
+        there: NDArray[np.int64] = found[found >= 0]
+        return there
+
+    def mask(self, sql: Sql, allowed: Allowed) -> NDArray[np.bool_] | None:
+        """Which places a filter allows; None for all."""
+        if not allowed.select:
+            return None
+        mask = self.present.copy() if allowed.excluded else np.zeros(len(self.ids), bool)
+        mask[self.places(allowed.ids(sql))] = not allowed.excluded
+        return mask
 
 
 @dataclass(frozen=True, slots=True)
 class TermPostings:
-    """How often a term is in the rows at `places` (None: in every row), of rows up to id `last`."""
+    """How often a term is in the rows at `places` (None: everywhere), of the first `covered`."""
 
     places: NDArray[np.int32] | None
     counts: NDArray[np.uint16]
     rows: int  # that have it, deleted ones included
-    last: int
+    covered: int
     version: int  # of the Rows that the places belong to
     size: int  # in bytes of memory
 
@@ -336,26 +367,47 @@ class TermPostings:
             return self.places
         return np.flatnonzero(self.counts).astype(np.int32)
 
-    def frequency(self, rows: Rows) -> int:
-        """The number of existing rows that have the term."""
-        return int(np.count_nonzero(rows.present[self.having])) if rows.deleted else self.rows
+    def frequency(self, among: NDArray[np.bool_] | None) -> int:
+        """The number of rows that have the term, of all or of those in a mask."""
+        return self.rows if among is None else int(np.count_nonzero(among[self.having]))
+
+    def at(self, places: NDArray[np.int32]) -> NDArray[np.float64]:
+        """How often the rows at these places have it."""
+        if self.places is None:
+            return self.counts[places].astype(np.float64)
+        if not len(self.places):
+            return np.zeros(len(places))
+        found = np.minimum(self.places.searchsorted(places), len(self.places) - 1)
+        return np.where(self.places[found] == places, self.counts[found], 0.0)
 
 
 class Postings:
-    """The postings of one FTS5 table; an occurrence in the column `title` counts `title_weight`."""
+    """The postings of one FTS5 table; an occurrence in the column `title` counts `title_weight`.
 
-    def __init__(self, table: str, title_weight: int, memory: ResidentEntries) -> None:
+    For the others see `KeywordIndex`.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        title_weight: int,
+        memory: ResidentEntries,
+        newest: bool,
+        log: str,
+        stemmed: bool,
+    ) -> None:
         self._table, self._title_weight, self._memory = table, title_weight, memory
+        self._newest, self._log, self._stemmed = newest, log, stemmed
         self._tokens: dict[str, str | None] = {}
 
-    def score(self, sql: Sql, query: Query) -> Bm25Scorer:
+    def score(self, sql: Sql, query: Query, allowed: Allowed) -> Bm25Scorer:
         """The scorer of a query's terms, over the rows that this transaction sees."""
         asked = dict.fromkeys((*query.terms, *query.spellings, *query.exclusions))
         with self._memory.loading(self._table):
             seen = newest_change(sql), self._memory.get(self._table, ROWS)
             rows, memory = self._current(sql, *seen)
             terms = self._terms(sql, rows, list(asked), memory)
-        return Bm25Scorer(rows, query, terms)
+        return Bm25Scorer(rows, query, terms, rows.mask(sql, allowed), self._newest)
 
     def load(self, sql: Sql, token: str) -> int:
         """Have the postings of a token in memory before a query needs them; returns their size."""
@@ -377,21 +429,22 @@ class Postings:
         sees other rows: it reads its own and keeps nothing. If the log no longer reaches back to
         `rows.seq`, or the table was rebuilt, anything may have changed: all entries are dropped.
         Otherwise `_followed` appends new rows and marks deleted ones, which keeps places and
-        `version`, so the postings of terms stay valid and need only rows above their own `last`
-        (`_terms`).
+        `version`, so the postings of terms stay valid and need only rows that they do not
+        cover (`_terms`).
         """
         memory = self._memory
         if rows is not None and rows.seq == seq:
             return rows, memory
         if rows is not None and rows.seq > seq:
             rows, memory = None, ResidentEntries(0)
-        if rows is not None and changes_since(sql, self._table, rows.seq) is None:
-            memory.drop(self._table)
-            rows = None
-        current = _followed(sql, self._table, rows, seq) if rows is not None else None
+        changed = changes_since(sql, self._log, rows.seq) if rows is not None else None
+        current = None
+        if rows is not None and changed is not None:
+            current = _followed(sql, self._table, rows, seq, changed)
         if current is None:
+            memory.drop(self._table)
             none = _rows(np.empty(0, np.int64), np.empty(0), np.empty(0, bool), 0, seq, seq)
-            current = _followed(sql, self._table, none, seq)
+            current = _followed(sql, self._table, none, seq, ())
         if current is None:
             raise Damaged(f"{self._table} contradicts itself: run `mcpvectordb rebuild`")
         memory.put(self._table, ROWS, current)
@@ -409,27 +462,33 @@ class Postings:
             self._tokens.clear()
         for each in expressions:
             if each not in self._tokens:
-                self._tokens[each] = fts5.single_token(sql, each)
+                self._tokens[each] = fts5.single_token(sql, each, self._stemmed)
         keys = {each: self._tokens[each] or each for each in expressions}
-        last = rows.last
         read: dict[str, tuple[TermPostings | None, fts5.Counts]] = {}
         kept: dict[Any, TermPostings] = memory.get_all(self._table, keys.values())
         terms = {key: known for key, known in kept.items() if known.version == rows.version}
         for each, key in keys.items():
             before = terms.get(key)
-            if key in read or (before is not None and before.last == last):
+            if key in read or (before is not None and before.covered == len(rows.ids)):
                 continue
             if before is None and self._tokens[each] is not None:
                 found = fts5.token_counts(sql, self._table, key, self._title_weight)
             else:
-                after = before.last if before else 0
-                found = fts5.counts(sql, self._table, each, self._title_weight, after)
+                found = self._uncovered(sql, rows, each, before.covered if before else 0)
             read[key] = before, found
         made = {key: self._made(rows, *found) for key, found in read.items()}
         for key, postings in made.items():
             memory.put(self._table, key, postings)
         terms |= made
         return {each: terms[key] for each, key in keys.items()}
+
+    def _uncovered(self, sql: Sql, rows: Rows, expression: str, covered: int) -> fts5.Counts:
+        """Which of the rows that are not among the first `covered` have a term, and how often."""
+        new, last = rows.ids[covered:], int(rows.ids[:covered].max(initial=0))
+        phrase = self._table, expression, self._title_weight
+        if (new > last).all():
+            return fts5.counts(sql, *phrase, last)
+        return fts5.counts_in(sql, *phrase, np.unique(new).tolist())
 
     def _made(self, rows: Rows, known: TermPostings | None, found: fts5.Counts) -> TermPostings:
         """The postings of what was found, after those known before."""
@@ -440,6 +499,9 @@ class Postings:
                 f"{self._table} has words of rows that it does not have: run `mcpvectordb rebuild`"
             )
         whole = np.clip(counts, 1, 2**16 - 1).astype(np.uint16)
+        if rows.order is not None:
+            order = places.argsort()
+            places, whole = places[order], whole[order]
         if known is not None:
             places = np.concatenate([known.having, places])
             whole = np.concatenate([known.counts[known.counts > 0], whole])
@@ -448,28 +510,33 @@ class Postings:
             everywhere = np.zeros(len(rows.ids), np.uint16)
             everywhere[places] = whole
             size = everywhere.nbytes
-            return TermPostings(None, everywhere, having, rows.last, rows.version, size)
+            return TermPostings(None, everywhere, having, len(rows.ids), rows.version, size)
         size = places.nbytes + whole.nbytes
-        return TermPostings(places, whole, having, rows.last, rows.version, size)
+        return TermPostings(places, whole, having, len(rows.ids), rows.version, size)
 
 
-def _followed(sql: Sql, table: str, rows: Rows, seq: int) -> Rows | None:
+def _followed(sql: Sql, table: str, rows: Rows, seq: int, changed: Sequence[int]) -> Rows | None:
     """Rows brought up to date: newer ones are appended, deleted ones are marked as not present.
 
-    New ids are higher than all earlier ones (AUTOINCREMENT), so appending keeps the order, and the
-    log need not be read row by row. FTS5's own row count shows whether any were deleted; only then
-    all ids are read and compared. Returns None if the counts still contradict each other, or if
-    more than half of the places are of deleted rows: then all rows are to be read again. The idea
-    is that of a log-structured index: append, mark as deleted, and compact now and then.
+    New ids are higher than all earlier ones (AUTOINCREMENT), so the log need not be read row by
+    row. Of lower ids that it names, the place is given up, and those that are still there are
+    appended. FTS5's own row count shows whether others were deleted; only then all ids are read and
+    compared. Returns None if the counts still contradict each other, or if more than half of the
+    places are of deleted rows: then all rows are to be read again. The idea is that of a
+    log-structured index: append, mark as deleted, and compact now and then.
     """
     last = rows.last
     count, tokens = fts5.totals(sql, table)
-    new, new_lengths = fts5.lengths(sql, table, last)
-    ids = np.concatenate([rows.ids, new])
-    lengths = np.concatenate([rows.lengths, new_lengths.astype(np.float64)])
-    present = np.concatenate([rows.present, np.ones(len(new), bool)])
+    again = [id for id in changed if id <= last]
+    present = rows.present.copy()
+    present[rows.places(np.array(again, np.int64))] = False
+    added = [fts5.lengths_of(sql, table, again)] if again else []
+    added.append(fts5.lengths(sql, table, last))
+    ids = np.concatenate([rows.ids, *(new for new, _ in added)])
+    lengths = np.concatenate([rows.lengths, *(each.astype(np.float64) for _, each in added)])
+    present = np.concatenate([present, np.ones(len(ids) - len(present), bool)])
     if np.count_nonzero(present) != count:
-        present = np.isin(ids, fts5.ids(sql, table), assume_unique=True)
+        present &= np.isin(ids, fts5.ids(sql, table))
     if np.count_nonzero(present) != count or 2 * count < len(ids):
         return None
     return _rows(ids, lengths, present, tokens, seq, rows.version)
@@ -486,7 +553,9 @@ def _rows(
     count = int(np.count_nonzero(present))
     average = tokens / count if tokens else 1.0
     norms = _norms(lengths, average).astype(np.float32)
-    return Rows(ids, lengths, present, norms, count, average, seq, version, 21 * len(ids))
+    order = None if (ids[1:] > ids[:-1]).all() else ids.argsort(kind="stable")
+    size = 29 * len(ids)
+    return Rows(ids, order, lengths, present, norms, count, average, seq, version, size)
 
 
 def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
@@ -498,13 +567,23 @@ class Bm25Scorer:
     """Ranks rows by BM25 for the terms of a query; rows that have an excluded term score 0.
 
     Scores are first computed for all rows in single precision, which is twice as fast, and then
-    exactly for the rows that can be among the best.
+    exactly for the rows that can be among the best. `allowed` is a mask of the rows that may be
+    found, if not all; with `newest` the later of two equal rows comes first.
     """
 
-    def __init__(self, rows: Rows, query: Query, postings: Mapping[str, TermPostings]) -> None:
-        self._rows, self.rows = rows, rows.count
+    def __init__(
+        self,
+        rows: Rows,
+        query: Query,
+        postings: Mapping[str, TermPostings],
+        allowed: NDArray[np.bool_] | None,
+        newest: bool,
+    ) -> None:
+        self._rows, self.rows, self._newest = rows, rows.count, newest
         named = (*query.terms, *query.spellings)
-        frequencies = {term: postings[term].frequency(rows) for term in dict.fromkeys(named)}
+        present = rows.present if rows.deleted else None
+        self._found = allowed & rows.present if allowed is not None else present
+        frequencies = {term: postings[term].frequency(present) for term in dict.fromkeys(named)}
         self._terms = [(postings[term], idf(rows.count, frequencies[term])) for term in named]
         self.full_score, self.code_share = full_score(query, rows.count, frequencies)
         self._scores = np.zeros(len(rows.ids), np.float32)
@@ -519,8 +598,8 @@ class Bm25Scorer:
         if rows.deleted:
             self._scores[~rows.present] = 0
 
-    def best(self, allowed: NDArray[np.int64] | None, limit: int) -> Ranked:
-        """(id, score) of the highest scores above 0, of all rows or of the allowed ids.
+    def best(self, limit: int) -> Ranked:
+        """(id, score) of the highest scores above 0.
 
         To find them without sorting, the rows are divided into columns of STRIDE rows each, and the
         best score of each column is taken. If `limit` columns have a best of at least t, then
@@ -529,21 +608,16 @@ class Bm25Scorer:
         the error of single precision, are scored exactly. Rows with equal scores come in the order
         of their ids.
         """
-        scores = self._scores
-        if allowed is not None:
-            scores = np.zeros_like(scores)
-            places = self._rows.places(allowed)
-            scores[places] = self._scores[places]
+        scores = self._scores if self._found is None else self._scores * self._found
         columns = scores
         if len(scores) >= STRIDE:
             columns = scores[: len(scores) // STRIDE * STRIDE].reshape(STRIDE, -1).max(axis=0)
         bound = np.partition(columns, -limit)[-limit] if 0 < limit < len(columns) else 0.0
         above = scores >= bound * (1 - SINGLE_PRECISION) if bound else scores > 0
         places = np.flatnonzero(above)
-        exact = self._exact_scores(places)
-        order = np.argsort(-exact, kind="stable")[:limit]
-        ids = self._rows.ids[places[order]]
-        return list(zip(ids.tolist(), exact[order].tolist(), strict=True))
+        exact, ids = self._exact_scores(places), self._rows.ids[places]
+        order = np.lexsort((-ids if self._newest else ids, -exact))[:limit]
+        return list(zip(ids[order].tolist(), exact[order].tolist(), strict=True))
 
     def of(self, ids: Sequence[int]) -> dict[int, float]:
         """The scores of the given ids; 0 for those that have no term or do not exist."""
@@ -555,19 +629,29 @@ class Bm25Scorer:
             **dict(zip(self._rows.ids[places].tolist(), scores, strict=True)),
         }
 
+    def occurrences(self, ids: NDArray[np.int64]) -> Occurrences:
+        """How often rows have the terms; see `KeywordMatch`."""
+        places, rows = self._rows.find(ids).astype(np.int32), self._rows
+        there = np.flatnonzero(places >= 0)
+        counts, lengths = np.zeros((len(self._terms), len(ids))), np.zeros(len(ids))
+        for line, (term, _) in enumerate(self._terms):
+            counts[line, there] = term.at(places[there])
+        lengths[there] = rows.lengths[places[there]]
+        return Occurrences(
+            counts,
+            lengths,
+            rows.average,
+            np.array([term.frequency(self._found) for term, _ in self._terms], float),
+            rows.count if self._found is None else int(np.count_nonzero(self._found)),
+        )
+
     def _exact_scores(self, places: NDArray[Any]) -> NDArray[np.float64]:
         """The scores of some rows, in FTS5's order of operations, so that they equal its own."""
         norms = _norms(self._rows.lengths[places], self._rows.average)
         places = places.astype(np.int32)  # as postings have them, which need not be widened then
         scores = np.zeros(len(places))
         for term, weight in self._terms:
-            if term.places is None:
-                counts = term.counts[places].astype(np.float64)
-            elif not len(term.places):
-                continue
-            else:
-                found = np.minimum(term.places.searchsorted(places), len(term.places) - 1)
-                counts = np.where(term.places[found] == places, term.counts[found], 0.0)
+            counts = term.at(places)
             scores += weight * (counts * (K1 + 1) / (counts + norms))
         return scores
 
@@ -576,20 +660,29 @@ class Bm25Scorer:
 
 STEMS, SPELLINGS = "context_words", "context_spellings"
 TABLES = (STEMS, SPELLINGS)
+MEMORIES = "contexts"  # the index under which changes of memories are logged
 
 
 class MemoryFulltext:
     """Full-text index of memories; all methods run in the caller's transaction.
 
     A row's id is the memory's id. `texts` reads (id, text) of all memories, from their chunks.
-    `stems` and `spellings` rank by any of a query's words; `match` by an expression.
+    `stems` and `spellings` rank by any of a query's words; `match` by an expression. `memory` keeps
+    what is known of memories in memory.
     """
 
-    def __init__(self, texts: Callable[[Sql], Iterator[tuple[int, str]]]) -> None:
-        self._texts = texts
+    memory: ResidentEntries | None
+
+    def __init__(
+        self, texts: Callable[[Sql], Iterator[tuple[int, str]]], memory: ResidentEntries
+    ) -> None:
+        self._texts, self.memory = texts, memory
         self._deleters = [fts5.Deleter(table) for table in TABLES]
         self.stems, self.spellings = (
-            KeywordIndex(table, "contexts", weight=1, newest=True) for table in TABLES
+            KeywordIndex(
+                table, "contexts", memory, 1, newest=True, log=MEMORIES, stemmed=table == STEMS
+            )
+            for table in TABLES
         )
 
     def put(self, sql: Sql, id: int, text: str) -> None:
@@ -619,6 +712,7 @@ class MemoryFulltext:
         for table in TABLES:
             fts5.clear(sql, table)
             self._fill(sql, table, sql)
+        log_rebuilt(sql, MEMORIES)
 
     def problems(self, sql: Sql) -> Iterator[str]:
         """One message for each inconsistency of the two tables."""

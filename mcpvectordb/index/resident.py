@@ -49,6 +49,7 @@ class Allowed:
     """Which ids a search may return: a SELECT of them with its bindings, or "" for all.
 
     `conditions`, if there are any, are equivalent to it; what is in memory is filtered by them.
+    So is `excluded`, a SELECT of the few that may not be returned, with the same bindings.
     `origins` are the names of those that it chooses from, if not all, in a published database.
     """
 
@@ -56,10 +57,22 @@ class Allowed:
     bindings: tuple[object, ...] = ()
     conditions: tuple[Condition, ...] = ()
     origins: tuple[str, ...] = ()
+    excluded: str = ""
 
     def ids(self, sql: Sql) -> NDArray[np.int64]:
-        """The selected ids."""
-        return np.array(selected(sql, self.select, self.bindings), np.int64)
+        """The selected ids, or those that are excluded, if these are named."""
+        return np.array(selected(sql, self.excluded or self.select, self.bindings), np.int64)
+
+    def mask(self, sql: Sql, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of some ids may be returned."""
+        return np.isin(ids, self.ids(sql), invert=bool(self.excluded))
+
+    def test(self, id: str) -> tuple[str, tuple[object, ...]]:
+        """The SQL condition that an id is allowed, and its bindings."""
+        if not self.select:
+            return "TRUE", ()
+        test = f"NOT IN ({self.excluded})" if self.excluded else f"IN ({self.select})"
+        return f"{id} {test}", self.bindings
 
 
 EVERYTHING = Allowed()

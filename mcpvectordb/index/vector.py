@@ -312,7 +312,7 @@ class VectorIndex:
         if not allowed.select:
             return CodeView(codes, alive, alive)
         if usable is None:
-            usable = np.isin(codes.ids[: len(alive)], allowed.ids(sql))
+            usable = allowed.mask(sql, codes.ids[: len(alive)])
         return CodeView(codes, alive, alive & usable)
 
     def _pays(self, sql: Sql, group: int, dimension: int, allowed: Allowed) -> bool:

@@ -16,7 +16,9 @@ from mcpvectordb.errors import InvalidInput, ModelMissing, NotFound
 from mcpvectordb.history.versions import LOCAL, Item, Version, body_name, encoded
 from mcpvectordb.index.chunks import NewChunks, embedding_text
 from mcpvectordb.index.encoder import waiting_note
+from mcpvectordb.index.keyword import MEMORIES
 from mcpvectordb.index.metadata_index import folded
+from mcpvectordb.index.resident import log_changes
 from mcpvectordb.index.spans import ItemText, ReceivedItem, StoredImage, TextItems
 from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
@@ -422,6 +424,7 @@ class MemoryItems(TextItems):
             ).get
         )
         self._put_text(sql, written, content.text, content.spans)
+        log_changes(sql, MEMORIES, [written])
         return written
 
     def _mark(self, sql: Sql, id: int, now: str) -> None:
@@ -434,6 +437,7 @@ class MemoryItems(TextItems):
 
     def _keep(self, sql: Sql, id: int) -> Item | None:
         """Keep a memory as it is, before it changes or goes; what it is, None if not there."""
+        log_changes(sql, MEMORIES, [id])
         found = self.by_key(sql, id)
         if found is None:
             return None

@@ -52,11 +52,12 @@ SELECT = f"SELECT {', '.join(FIELDS.values())}, x.metadata FROM contexts x"
 NEWEST_FIRST = "ORDER BY x.created_at DESC, x.id DESC"
 ANY_TIME = "any"
 """The `as_of` of a search that finds memories whenever they hold, also those that were replaced."""
-# What does not hold at a moment, by the indexes on both ends.
+# What does not hold at a moment, by the indexes on both ends, and what nobody knew by then.
 _NOT_THEN = (
     "SELECT id FROM contexts WHERE valid_to < ? UNION ALL "
     "SELECT id FROM contexts WHERE valid_from > ?"
 )
+_NOT_KNOWN = "SELECT id FROM contexts WHERE created_at > ? AND valid_from IS NULL"
 
 
 @cache
@@ -123,21 +124,29 @@ def then(sql: Sql, as_of: str | None = None, now: datetime | None = None) -> The
 
 @dataclass(frozen=True, slots=True)
 class MemoryFilter(ItemFilter):
-    """A condition on memories `x`; they have one of `tags`, if there are any."""
+    """A condition on memories `x`; they have one of `tags`, if there are any.
+
+    `excluded` is a SELECT of those that do not match, where that is all there is to it: they are
+    few, and quicker to read than the others.
+    """
 
     tags: tuple[str, ...] = ()
+    excluded: str = ""
 
     @property
     def memories(self) -> Allowed:
         """The ids of the memories that match."""
-        return self.allowed("SELECT x.id FROM contexts x WHERE")
+        found = self.allowed("SELECT x.id FROM contexts x WHERE")
+        return replace(found, excluded=self.excluded)
 
     @property
     def chunks(self) -> Allowed:
         """The ids of the chunks of these memories."""
-        return self.allowed(
+        chunks = "SELECT id FROM context_chunks WHERE owner IN"
+        found = self.allowed(
             "SELECT c.id FROM contexts x JOIN context_chunks c ON c.owner = x.id WHERE"
         )
+        return replace(found, excluded=f"{chunks} ({self.excluded})" if self.excluded else "")
 
     def using_indexes(self, keys: Collection[str]) -> MemoryFilter:
         """The same filter in a form for which SQLite can use the indexes of these metadata keys."""
@@ -197,10 +206,10 @@ def compile_filter(
         pieces.append(("x.created_at >= ?", [first]))
     if last is not None:
         pieces.append(("x.created_at <= ?", [last]))
+    excluded = ""
     if holds_at is not None:
-        pieces.append((f"x.id NOT IN ({_NOT_THEN})", [holds_at, holds_at]))
-    if holds_at is not None and known:
-        pieces.append(("x.valid_from IS NOT NULL OR x.created_at <= ?", [holds_at]))
+        excluded = f"{_NOT_THEN} UNION ALL {_NOT_KNOWN}" if known else _NOT_THEN
+        pieces.append((f"x.id NOT IN ({excluded})", [holds_at] * excluded.count("?")))
     conditions = filters.conditions(where, KINDS)
     if conditions:
         pieces.append(
@@ -211,6 +220,7 @@ def compile_filter(
         tuple(value for _, bindings in pieces for value in bindings),
         (*named, *conditions),
         wanted,
+        excluded if len(pieces) == 1 else "",
     )
 
 

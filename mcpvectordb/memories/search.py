@@ -17,7 +17,7 @@ from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
-from mcpvectordb.memories.surroundings import Conversations
+from mcpvectordb.memories.surroundings import Conversations, turns_of
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import OwnerRetriever
 from mcpvectordb.ranking.ranker import (
@@ -230,11 +230,13 @@ class _Words:
         self.terms: Sequence[Term] = () if self._parsed else self.query.marked
         self.any = bool(self._parsed.interpretations if self._parsed else self.query.match)
         self.note = self._parsed.note if self._parsed else ""
+        self._matched = NO_MATCH
 
     def match(self, allowed: Allowed, depth: int) -> KeywordMatch:
         """The best memories: by any of the words, or by the first reading that finds something."""
         if self._parsed is None:
-            return self._keyword.match(self._sql, self.query, allowed, depth)
+            self._matched = self._keyword.match(self._sql, self.query, allowed, depth)
+            return self._matched
         match = partial(self._fulltext.match, self._sql)
         for each in self._parsed.interpretations:
             self.terms = each.terms
@@ -263,10 +265,11 @@ class _Words:
         exact = self.query.required or self.query.excluded
         return Conversations(
             self._sql,
+            turns_of(self._sql, self._fulltext.memory),
             self.query.content_words,
             self._period,
             None if exact else which,
-            lambda ids: self._keyword.occurrences(self._sql, self.query, ids, which.memories),
+            lambda ids: self._matched.occurrences(ids),
         )
 
     def narrowed(self, which: MemoryFilter) -> Allowed:

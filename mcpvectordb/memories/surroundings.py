@@ -16,15 +16,17 @@ time prefers what was said by them, or then. (benchmarks/results/memories.md has
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from mcpvectordb import dates
-from mcpvectordb.index.keyword import Occurrences
+from mcpvectordb import dates, filters
+from mcpvectordb.index.keyword import MEMORIES, Occurrences
+from mcpvectordb.index.resident import ResidentEntries, changes_since, newest_change
 from mcpvectordb.memories.rows import MemoryFilter, decoded
 from mcpvectordb.ranking.ranker import Surroundings
 from mcpvectordb.storage.dialect import Sql
@@ -34,11 +36,12 @@ from mcpvectordb.text.query import K1, B
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Ids = NDArray[np.int64]
     Numbers = NDArray[np.float64]
     Places = NDArray[np.int64]
 
 NEAR = (0.5, 0.35, 0.25, 0.15)  # what an occurrence one, two … turns away counts
-# Turns longer than this need their neighbours less: they count by the root of the ratio.
+# KnownTurns longer than this need their neighbours less: they count by the root of the ratio.
 SHORT = 36  # tokens: a sentence or two
 MEANING = 0.7  # of the usual weight of meaning, where words see a whole conversation
 RARELY = 100  # who speaks has said more than one of so many memories
@@ -50,6 +53,7 @@ _NAME = re.compile(  # up to three words, at the beginning or after a day or ano
     r"(?:^|[\])>|,;\n–—-]|\d)[\s*_]*(?P<name>[^\W\d_][\w.'’]*(?: (?:[^\W\d_][\w.'’]*|\d\d?)){0,2})$"
 )
 _WORD = re.compile(r"[^\W_]+")
+_NAMED = re.compile(rf'"(?:{"|".join(_SPEAKER_KEYS)})"')  # a key of metadata that names a speaker
 
 _BESIDE = (
     "SELECT y.id FROM contexts y WHERE y.thread = x.thread AND "
@@ -59,58 +63,164 @@ _BESIDE = (
 _LINKS = (
     "SELECT x.id, "
     f"coalesce(({_BESIDE} y.created_at = x.created_at AND y.id < x.id ORDER BY y.id DESC LIMIT 1), "
-    f"({_BESIDE} y.created_at < x.created_at ORDER BY y.created_at DESC, y.id DESC LIMIT 1)), "
+    f"({_BESIDE} y.created_at < x.created_at ORDER BY y.created_at DESC, y.id DESC LIMIT 1), 0), "
     f"coalesce(({_BESIDE} y.created_at = x.created_at AND y.id > x.id ORDER BY y.id LIMIT 1), "
-    f"({_BESIDE} y.created_at > x.created_at ORDER BY y.created_at, y.id LIMIT 1)) "
+    f"({_BESIDE} y.created_at > x.created_at ORDER BY y.created_at, y.id LIMIT 1), 0) "
     "FROM contexts x WHERE x.id IN (SELECT value FROM json_each(?))"
 )
 _SAID = (
     "SELECT x.id, x.source, x.created_at, x.metadata, substr(c.tile, 1, ?) "
-    "FROM contexts x LEFT JOIN context_chunks c ON c.owner = x.id AND c.position = 0 "
-    "WHERE x.id IN (SELECT value FROM json_each(?))"
+    "FROM contexts x LEFT JOIN context_chunks c ON c.owner = x.id AND c.position = 0"
 )
 
-Beside = tuple[int | None, int | None]
-"""The ids of the memories before and after one."""
+# The same of all memories of a file.
+_EVERY_LINK = (
+    "SELECT id, lag(id, 1, 0) OVER thread, lead(id, 1, 0) OVER thread FROM contexts "
+    "WINDOW thread AS (PARTITION BY thread ORDER BY created_at, id)"
+)
+TURNS = "turns"  # the key of what a process keeps of all turns
 
 
-class Said(NamedTuple):
-    """What is known of a memory beside its words: who said it, and what may name its day."""
+def speaker(metadata: str | None, head: str | None) -> str:
+    """Who said something, in lower case: by its metadata, or by the name before the first colon."""
+    if metadata and _NAMED.search(metadata):
+        given = decoded(metadata) or {}
+        for key in _SPEAKER_KEYS:
+            if isinstance(name := given.get(key), str) and len(name) <= _HEAD:
+                return name.casefold()
+    colon = _COLON.search(head) if head and ":" in head else None
+    found = _NAME.search(head[: colon.start()]) if head and colon else None
+    return found["name"].casefold() if found else ""
 
-    source: str
-    speaker: str
-    times: Sequence[str]
 
-    @classmethod
-    def of(cls, source: str, created_at: str, metadata: str | None, head: str | None) -> Said:
-        """What a row of the file says."""
-        given: Mapping[str, Any] = decoded(metadata) or {}
-        texts = [each for each in given.values() if isinstance(each, str) and len(each) <= _HEAD]
-        named = [given[key] for key in _SPEAKER_KEYS if given.get(key) in texts]
-        head = head or ""
-        return cls(source, named[0] if named else speaker(head), [*texts, head, created_at])
+def day(created_at: str, metadata: str | None, head: str | None) -> date | None:
+    """When something was said: by its metadata, the beginning of its text, or when it was stored.
+
+    The first text in which a day is found says it.
+    """
+    given: Mapping[str, Any] = decoded(metadata) or {}
+    texts = [each for each in given.values() if isinstance(each, str) and len(each) <= _HEAD]
+    times = map(dates.spoken_day, (*texts, head or "", created_at))
+    return next(filter(None, times), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ById:
+    """Some numbers of each of some memories: a line for each number, ids ascend."""
+
+    ids: Ids
+    values: Ids
+
+    def of(self, ids: Ids) -> Ids:
+        """The numbers of these memories, 0 where there is no such memory."""
+        if not len(self.ids):
+            return np.zeros((len(self.values), len(ids)), np.int64)
+        places = np.minimum(self.ids.searchsorted(ids), len(self.ids) - 1)
+        return np.where(self.ids[places] == ids, self.values[:, places], 0)
+
+    def updated(self, ids: Ids, new: ById) -> ById:
+        """The same with what is known now of some memories, and without those that are gone."""
+        kept = ~np.isin(self.ids, ids)
+        every = np.concatenate([self.ids[kept], new.ids])
+        values = np.concatenate([self.values[:, kept], new.values], axis=1)
+        order = every.argsort(kind="stable")
+        return ById(every[order], values[:, order])
+
+
+def _by_id(rows: Iterable[Sequence[int]], lines: int) -> ById:
+    """What rows of an id and some numbers say."""
+    found = np.fromiter(itertools.chain.from_iterable(rows), np.int64).reshape(-1, lines + 1)
+    found = found[found[:, 0].argsort()].T.copy()
+    return ById(found[0], found[1:])
+
+
+@dataclass(slots=True)
+class KnownTurns:
+    """Where memories stand in their threads, and who said them.
+
+    beside   the ids of those before and after each, 0 for none
+    by       who said it: twice the speaker's place in `names`, and one for an agent
+    seq      the change that all memories are known as of; None if what is not known is to be read
+    """
+
+    beside: ById = field(default_factory=lambda: _by_id((), 2))
+    by: ById = field(default_factory=lambda: _by_id((), 1))
+    names: list[str] = field(default_factory=lambda: [""])
+    places: dict[str, int] = field(default_factory=lambda: {"": 0})
+    seq: int | None = None
 
     @property
-    def by(self) -> tuple[str, str]:
-        """Who said it, to be compared."""
-        return self.source, self.speaker.casefold()
+    def size(self) -> int:
+        """How many bytes of memory this takes."""
+        return 40 * len(self.by.ids) + 200 * len(self.names)
 
-    @property
-    def day(self) -> date | None:
-        """When it was said."""
-        return next(filter(None, map(dates.spoken_day, self.times)), None)
+    def read_beside(self, sql: Sql, ids: Ids) -> ById:
+        """The memories before and after these."""
+        return _by_id(sql.execute(_LINKS, (json.dumps(ids.tolist()),)), 2)
+
+    def read_by(self, sql: Sql, ids: Ids | None = None) -> ById:
+        """Who said these memories, or all."""
+        chosen = "WHERE x.id IN (SELECT value FROM json_each(?))" if ids is not None else ""
+        bindings = (json.dumps(ids.tolist()),) if ids is not None else ()
+        rows = sql.execute(f"{_SAID} {chosen}", (_HEAD, *bindings))
+        return _by_id(
+            (
+                (id, 2 * self._place(speaker(said, head)) + (source == "agent"))
+                for id, source, _, said, head in rows
+            ),
+            1,
+        )
+
+    def _place(self, name: str) -> int:
+        place = self.places.setdefault(name, len(self.names))
+        if place == len(self.names):
+            self.names.append(name)
+        return place
+
+    def followed(self, sql: Sql, seq: int, changed: Sequence[int]) -> KnownTurns:
+        """The same as of a later change, since which these memories were written or deleted."""
+        if not changed:
+            return replace(self, seq=seq)
+        ids = np.unique(np.array(changed, np.int64))
+        near = np.union1d(self.beside.of(ids), self.read_beside(sql, ids).values)
+        moved = np.union1d(ids, near[near > 0])
+        return replace(
+            self,
+            beside=self.beside.updated(moved, self.read_beside(sql, moved)),
+            by=self.by.updated(ids, self.read_by(sql, ids)),
+            seq=seq,
+        )
 
 
-def speaker(head: str) -> str:
-    """The name before the first colon of a text, "" if there is none."""
-    colon = _COLON.search(head)
-    found = _NAME.search(head[: colon.start()]) if colon else None
-    return found["name"] if found else ""
+def turns_of(sql: Sql, memory: ResidentEntries | None) -> KnownTurns:
+    """All turns, which a process keeps from its second question on; or none, to be read as needed.
+
+    What is kept and when it may be used is as for postings (`Postings`).
+    """
+    if memory is None or sql.may_roll_back or not memory.worth_loading(MEMORIES, 0, 0):
+        return KnownTurns()
+    with memory.loading(MEMORIES):
+        known: KnownTurns | None = memory.get(MEMORIES, TURNS)
+        seq = newest_change(sql)
+        if known is not None and known.seq is not None and known.seq >= seq:
+            return known if known.seq == seq else KnownTurns()
+        changed = changes_since(sql, MEMORIES, known.seq) if known and known.seq else None
+        if known is not None and changed is not None:
+            turns = known.followed(sql, seq, changed)
+        else:
+            count = sql.execute("SELECT count(*) FROM contexts").get
+            if not memory.has_room(40 * count):
+                return KnownTurns()
+            turns = KnownTurns(_by_id(sql.execute(_EVERY_LINK), 2), seq=seq)
+            turns.by = turns.read_by(sql)
+        memory.put(MEMORIES, TURNS, turns)
+        return turns
 
 
 class Conversations:
     """The threads of a file around the candidates of one question; see `ranker.Neighbourhood`.
 
+    turns    where memories stand, and who said them
     words    the content words of the question, in lower case
     period   the time that it names
     which    the memories that may be found
@@ -120,100 +230,110 @@ class Conversations:
     def __init__(
         self,
         sql: Sql,
+        turns: KnownTurns,
         words: Sequence[str],
         period: dates.SpokenPeriod | None,
         which: MemoryFilter | None,
-        count: Callable[[NDArray[np.int64]], Occurrences],
+        count: Callable[[Ids], Occurrences],
     ) -> None:
-        self._sql, self._period, self._which, self._count = sql, period, which, count
+        self._sql, self._turns, self._which = sql, turns, which
+        self._period, self._count = period, count
         self._words = {part for word in words for part in _WORD.findall(word)}
-        self._links: dict[int, Beside] = {}
-        self._known: dict[int, Said] = {}
 
     def beside(self, ids: Sequence[int]) -> list[int]:
         """The turns before and after these, as far as they may be found, too."""
-        if self._which is None or not self._turn_taking(ids):
+        own = np.unique(np.array(ids, np.int64))
+        if self._which is None or not self._turn_taking(own):
             return []
-        near = {id for own in ids for id in self._links[own] if id is not None} - {*ids}
+        near: list[int] = np.setdiff1d(self._beside(own), np.append(own, 0)).tolist()
+        if self._which.condition == filters.EVERYTHING:
+            return near
         rows = self._sql.execute(
             "SELECT x.id FROM contexts x WHERE x.id IN (SELECT value FROM json_each(?)) "
             f"AND {self._which.condition}",
-            (json.dumps(sorted(near)), *self._which.bindings),
+            (json.dumps(near), *self._which.bindings),
         )
         return [id for (id,) in rows]
 
-    def around(self, ids: NDArray[np.int64]) -> Surroundings | None:
+    def around(self, ids: Ids) -> Surroundings | None:
         """What surrounds these candidates, None if nothing does; ids ascend."""
-        own = ids.tolist()
-        share = self._turn_taking(own)
-        legs = self._legs([self._known[id] for id in own])
+        share = self._turn_taking(ids)
+        legs = self._legs(ids)
         if not share:
             return Surroundings(None, 1.0, legs) if legs else None
-        steps = self._steps(own)
-        every = np.unique([*own, *(id for step in steps for side in step for id in side if id > 0)])
+        steps = [self._beside(ids)]
+        for _ in NEAR[1:]:
+            before, after = steps[-1]
+            steps.append(np.stack([self._beside(before)[0], self._beside(after)[1]]))
+        every = np.unique(np.concatenate([ids, *(side for step in steps for side in step)]))
+        every = every[every > 0]
         found = self._count(every)
-        places = [[_places(every, side) for side in step] for step in steps]
-        own_places = np.searchsorted(every, ids)
-        weight = share * context_weight(found.lengths[own_places])
-        words = window_scores(found, own_places, places, weight)
+        own = every.searchsorted(ids)
+        places = [[np.where(side, every.searchsorted(side), -1) for side in step] for step in steps]
+        weight = share * context_weight(found.lengths[own])
+        words = window_scores(found, own, places, weight)
         return Surroundings(words, 1 - (1 - MEANING) * share, legs)
 
-    def _turn_taking(self, ids: Sequence[int]) -> float:
-        """`turn_taking` of these memories, of which all that it needs is then known."""
-        self._link(ids)
-        beside = {id: self._links[id] for id in ids}
-        asked = {*ids, *(id for each in beside.values() for id in each if id is not None)}
-        rows = self._sql.execute(_SAID, (_HEAD, json.dumps(sorted(asked - self._known.keys()))))
-        self._known |= {id: Said.of(*row) for id, *row in rows}
-        return turn_taking(beside, self._known)
+    def _beside(self, ids: Ids) -> Ids:
+        """The memories before and after these, 0 for none; a line for each side."""
+        turns = self._turns
+        if turns.seq is None:
+            new = np.setdiff1d(ids, np.append(turns.beside.ids, 0))
+            turns.beside = turns.beside.updated(new, turns.read_beside(self._sql, new))
+        return turns.beside.of(ids)
 
-    def _link(self, ids: Iterable[int]) -> None:
-        new = sorted({*ids} - self._links.keys())
-        rows = self._sql.execute(_LINKS, (json.dumps(new),)) if new else ()
-        self._links |= {id: (before, after) for id, before, after in rows}
+    def _by(self, ids: Ids) -> Ids:
+        """Who said these."""
+        turns = self._turns
+        if turns.seq is None:
+            new = np.setdiff1d(ids, np.append(turns.by.ids, 0))
+            turns.by = turns.by.updated(new, turns.read_by(self._sql, new))
+        [by] = turns.by.of(ids)
+        return np.asarray(by)
 
-    def _steps(self, ids: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-        """The memories one, two … steps before and after each of these, 0 for none."""
-        before, after = list(ids), list(ids)
-        steps = []
-        for _ in NEAR:
-            self._link(id for id in (*before, *after) if id)
-            before = [(self._links[id][0] or 0) if id else 0 for id in before]
-            after = [(self._links[id][1] or 0) if id else 0 for id in after]
-            steps.append((before, after))
-        return steps
+    def _turn_taking(self, ids: Ids) -> float:
+        """The share of these memories, 0 to 1, before or after which somebody else speaks."""
+        beside = self._beside(ids)
+        every = np.union1d(ids, beside)
+        every = every[every > 0]
+        return turn_taking(every, self._by(every), ids, beside)
 
-    def _legs(self, said: Sequence[Said]) -> list[tuple[Numbers, float]]:
+    def _legs(self, ids: Ids) -> list[tuple[Numbers, float]]:
         """Whether each was said by whom the question names, and then."""
         legs = []
-        named = np.array([self._is_named(each.speaker) for each in said], np.float64)
-        if named.any():
-            legs.append((named, SPEAKER))
+        by = self._by(ids) // 2
+        names = self._turns.names
+        named = [place for place in np.unique(by).tolist() if self._is_named(names[place])]
+        if named:
+            legs.append((np.isin(by, named).astype(np.float64), SPEAKER))
         if self._period is not None:
-            days = [each.day for each in said]
-            near = np.array([self._period.closeness(day) if day else 0.0 for day in days])
+            chosen = "WHERE x.id IN (SELECT value FROM json_each(?))"
+            rows = self._sql.execute(f"{_SAID} {chosen}", (_HEAD, json.dumps(ids.tolist())))
+            days = {id: day(*said) for id, _, *said in rows}
+            known = [days.get(id) for id in ids.tolist()]
+            near = np.array([self._period.closeness(each) if each else 0.0 for each in known])
             if near.any():
                 legs.append((near, TIME))
         return legs
 
     def _is_named(self, speaker: str) -> bool:
-        return any(part in self._words for part in _WORD.findall(speaker.casefold()))
+        return any(part in self._words for part in _WORD.findall(speaker))
 
 
-def turn_taking(beside: Mapping[int, Beside], said: Mapping[int, Said]) -> float:
+def turn_taking(every: Ids, by: Ids, own: Ids, beside: Ids) -> float:
     """The share of memories, 0 to 1, before or after which somebody else speaks.
 
-    Somebody who speaks speaks again: what stands before a colon only once in a while is no name.
+    `every` are their ids (`own`) and those beside them, `by` who said them. Somebody who speaks
+    speaks again: what stands before a colon only once in a while is no name.
     """
-    counts = Counter(each.by for each in said.values())
-    least = max(2, len(said) // RARELY)
-    by = {
-        id: each.by if counts[each.by] >= least else (each.source, "") for id, each in said.items()
-    }
-    turns = [
-        any(id is not None and by[id] != by[own] for id in each) for own, each in beside.items()
-    ]
-    return sum(turns) / len(turns) if turns else 0.0
+    if not len(own):
+        return 0.0
+    _, inverse, counts = np.unique(by, return_inverse=True, return_counts=True)
+    speak = counts[inverse] >= max(2, len(every) // RARELY)
+    speaking = np.where(speak, by, by % 2)
+    others = speaking[np.minimum(every.searchsorted(beside), len(every) - 1)]
+    turns = (beside > 0) & (others != speaking[every.searchsorted(own)])
+    return float(turns.any(axis=0).mean())
 
 
 def context_weight(lengths: Numbers) -> float:
@@ -243,9 +363,3 @@ def window_scores(
     idf = np.log1p(rare / (found.frequencies + 0.5))
     scores: Numbers = (idf[:, None] * counts * (K1 + 1) / (counts + norms)).sum(axis=0)
     return scores
-
-
-def _places(every: NDArray[np.int64], ids: Sequence[int]) -> Places:
-    """The places of ids among ascending ones, -1 for 0."""
-    found = np.array(ids, np.int64)
-    return np.where(found > 0, np.searchsorted(every, found), -1)

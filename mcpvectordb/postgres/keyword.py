@@ -12,6 +12,7 @@ import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import apsw
@@ -29,7 +30,7 @@ from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
 from mcpvectordb.postgres.connection import Session
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
-from mcpvectordb.storage.fts5 import TOKENIZER
+from mcpvectordb.storage.fts5 import SPELLING, STEMMING
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.query import K1, MIN_IDF, B, Query, full_score
 from mcpvectordb.text.tokens import index_text
@@ -87,7 +88,12 @@ class PostgresKeywordIndex(KeywordIndex):
             found = self._ranked(sql, expression, only)[0] if ids else []
             return {**dict.fromkeys(ids, 0.0), **dict(found)}
 
-        return KeywordMatch(best, scores, *full_score(query, total, frequencies))
+        return KeywordMatch(
+            best,
+            scores,
+            *full_score(query, total, frequencies),
+            occurrences=partial(self._occurrences, sql, query, allowed),
+        )
 
     def searched(self, sql: Sql, allowed: Allowed) -> int:
         """How many rows are searched: of a filter that leaves many, all of its origins."""
@@ -101,8 +107,8 @@ class PostgresKeywordIndex(KeywordIndex):
         """The best rows for an FTS5 expression by BM25."""
         return self._ranked(sql, self._parsed(expression), allowed, limit)[0]
 
-    def occurrences(
-        self, sql: Sql, query: Query, ids: NDArray[np.int64], allowed: Allowed
+    def _occurrences(
+        self, sql: Sql, query: Query, allowed: Allowed, ids: NDArray[np.int64]
     ) -> Occurrences:
         """How often rows have the terms of a query; `ids` ascend."""
         origins, listed = searched(sql, allowed), chosen(sql, allowed, self._listed_rows)
@@ -228,6 +234,8 @@ class PostgresKeywordIndex(KeywordIndex):
 class PostgresMemoryFulltext(MemoryFulltext):
     """The words of whole memories, by their stems and as they are spelled."""
 
+    memory = None
+
     def __init__(self, listed_rows: int) -> None:
         self.stems: PostgresKeywordIndex = PostgresKeywordIndex(listed_rows, STEMS)
         self.spellings: PostgresKeywordIndex = PostgresKeywordIndex(listed_rows, SPELLINGS)
@@ -290,7 +298,6 @@ def chosen(sql: Sql, allowed: Allowed, most: int) -> Allowed:
 LONGEST_TERM = 255  # bytes: a B-tree has room for 2,704 together with the other columns
 KEPT_CHARACTERS = 50  # of a longer one, for searches by its beginning
 FTS5_LONGEST = 32_768  # bytes of a token that FTS5 keeps
-_UNSTEMMED = ("unicode61", ["remove_diacritics", "2"])
 
 
 class Tokenizer:
@@ -298,7 +305,7 @@ class Tokenizer:
 
     def __init__(self, *, stemmed: bool = True) -> None:
         self._connection = apsw.Connection(":memory:")  # which the tokenizer lives in
-        self._tokenize = self._connection.fts5_tokenizer(*(TOKENIZER if stemmed else _UNSTEMMED))
+        self._tokenize = self._connection.fts5_tokenizer(*(STEMMING if stemmed else SPELLING))
 
     def terms(self, text: str) -> list[str]:
         """The terms of a text that was prepared for the index, in their order."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +22,11 @@ from mcpvectordb.storage.lazy import np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
+# The tokenizers of words by their stems, and of words as they are spelled.
+STEMMING, SPELLING = (
+    ("porter", ["unicode61", "remove_diacritics", "2"]),
+    ("unicode61", ["remove_diacritics", "2"]),
+)
 
 _AVERAGES = 1  # the row of T_data with the number of rows and of each column's tokens
 _TOMBSTONES = 1 << 53  # rows of T_data from here on are pages of deleted ids
@@ -78,8 +82,7 @@ def counts(sql: Sql, table: str, expression: str, title_weight: int, after: int 
         f"WHERE {table} MATCH ? AND rowid > ?",
         (expression, after),
     ).fetchall()
-    pairs = np.fromiter(chain.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+    return _pairs(found)
 
 
 def token_counts(sql: Sql, table: str, token: str, title_weight: int) -> Counts:
@@ -104,32 +107,40 @@ def token_counts(sql: Sql, table: str, token: str, title_weight: int) -> Counts:
     return each[first], np.add.reduceat(np.fromstring(weights, np.int64, sep=","), first)
 
 
-def counts_in(sql: Sql, table: str, expression: str, ids: Iterable[int]) -> dict[int, int]:
-    """How often each of these rows has a phrase, of those that have it."""
+def counts_in(
+    sql: Sql, table: str, expression: str, title_weight: int, ids: Sequence[int]
+) -> Counts:
+    """Those of these rows that have a phrase, ascending, and how often."""
     # The plus sign keeps SQLite from running the whole MATCH again for every single id.
-    rows = sql.execute(
-        f"SELECT rowid, occurrences({table}, 1) FROM {table} WHERE {table} MATCH ? "
+    found = sql.execute(
+        f"SELECT rowid, occurrences({table}, {title_weight}) FROM {table} WHERE {table} MATCH ? "
         "AND +rowid IN (SELECT value FROM json_each(?))",
-        (expression, json.dumps(list(ids))),
-    )
-    return dict(rows)
+        (expression, json.dumps(ids)),
+    ).fetchall()
+    return _pairs(found)
 
 
-def lengths_of(sql: Sql, table: str, ids: Iterable[int]) -> dict[int, int]:
-    """How many tokens each of these rows has, of those that exist."""
+def lengths_of(sql: Sql, table: str, ids: Sequence[int]) -> Counts:
+    """Those of these rows that exist, ascending, and how many tokens each has."""
     rows = sql.execute(
-        f"SELECT id, sz FROM {table}_docsize WHERE id IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(ids)),),
+        f"SELECT id, sz FROM {table}_docsize WHERE id IN (SELECT value FROM json_each(?)) "
+        "ORDER BY id",
+        (json.dumps(ids),),
     )
-    return {id: sum(varints(size)) for id, size in rows}
+    return _pairs([(id, sum(varints(size))) for id, size in rows])
 
 
-def single_token(sql: Sql, expression: str) -> str | None:
+def _pairs(found: Sequence[Any]) -> Counts:
+    pairs = np.fromiter(chain.from_iterable(found), np.int64, 2 * len(found)).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def single_token(sql: Sql, expression: str, stemmed: bool) -> str | None:
     """The token that an expression stands for; None for a prefix or for several tokens."""
     if not expression.endswith('"'):
         return None
     text = expression[1:-1].replace('""', '"').encode()
-    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*TOKENIZER)
+    tokenizer = cast(apsw.Connection, sql).fts5_tokenizer(*(STEMMING if stemmed else SPELLING))
     found: list[Any] = list(tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False))
     return str(found[0][0]) if len(found) == 1 else None
 

@@ -259,8 +259,8 @@ def test_occurrences_are_those_that_bm25_counts(
         keyword = fulltext.stems if stemmed else fulltext.spellings
         allowed = Allowed("SELECT id FROM contexts WHERE thread = ?", ("t0",))
         with db._file.reading() as sql:
-            found = keyword.occurrences(sql, parsed, kept, EVERYTHING)
-            narrowed = keyword.occurrences(sql, parsed, kept, allowed)
+            found = keyword.match(sql, parsed, EVERYTHING, 1).occurrences(kept)
+            narrowed = keyword.match(sql, parsed, allowed, 1).occurrences(kept)
             names = (*parsed.phrases, *parsed.terms, *parsed.spellings)
             having = [keyword.frequency(sql, each) for each in names]
             inside = allowed.ids(sql)
@@ -284,5 +284,6 @@ def test_occurrences_include_what_the_transaction_itself_has_written(path: Path)
         with db._file.writing() as sql:
             db.memories.add("t", "agent", "more tea")
             ids = np.array([1, 2], np.int64)
-            found = db._store.fulltext.stems.occurrences(sql, parse_query("tea"), ids, EVERYTHING)
+            match = db._store.fulltext.stems.match(sql, parse_query("tea"), EVERYTHING, 1)
+            found = match.occurrences(ids)
         assert found.counts.tolist() == [[1, 1]] and found.lengths.tolist() == [1, 2]

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpvectordb import Database, Entry
-from mcpvectordb.index.keyword import Occurrences
+from mcpvectordb import Config, Database, Entry
+from mcpvectordb.index.keyword import MEMORIES, Occurrences
 from mcpvectordb.memories.memory import MemorySource
 from mcpvectordb.memories.surroundings import (
     NEAR,
     SHORT,
-    Said,
+    TURNS,
     context_weight,
     speaker,
     turn_taking,
     window_scores,
 )
-from tests.support import Letters, scaled
+from mcpvectordb.memories.surroundings import day as said_on
+from tests.support import Letters, kept_keys, scaled
 
 NOBODY = np.full(1, -1)
 CHAT = [
@@ -185,12 +188,12 @@ def test_the_order_never_depends_on_limit_and_offset(
     ],
 )
 def test_a_speaker_stands_before_the_first_colon(head: str, name: str) -> None:
-    assert speaker(head) == name
+    assert speaker(None, head) == name.casefold()
 
 
 @given(head=st.text(max_size=100))
 def test_any_text_may_have_a_speaker(head: str) -> None:
-    assert speaker(head) in head
+    assert speaker(None, head) in head.casefold()
 
 
 @pytest.mark.parametrize(
@@ -205,21 +208,24 @@ def test_any_text_may_have_a_speaker(head: str) -> None:
 def test_a_day_is_that_of_metadata_or_text_or_of_storing(
     metadata: str | None, head: str | None, day: str
 ) -> None:
-    said = Said.of("user", "2026-01-02T00:00:00.000000+00:00", metadata, head)
-    assert str(said.day) == day
+    assert str(said_on("2026-01-02T00:00:00.000000+00:00", metadata, head)) == day
+
+
+def share(by: Sequence[int]) -> float:
+    """Of memories in one thread, in their order."""
+    ids = np.arange(1, len(by) + 1)
+    beside = np.stack([ids - 1, np.where(ids < len(by), ids + 1, 0)])
+    return turn_taking(ids, np.array(by, np.int64), ids, beside)
 
 
 def test_turns_are_taken_where_another_speaks_before_or_after() -> None:
-    names = ["Ann", "Ben", "Ben", "Ben", "Ben", "Ann"]
-    said = {id: Said("user", name, ()) for id, name in enumerate(names)}
-    beside = {id: (id - 1 if id else None, id + 1 if id < 5 else None) for id in said}
-    assert turn_taking(beside, said) == 4 / 6
-    assert turn_taking({}, {}) == 0.0
+    ann, ben = 2, 4
+    assert share([ann, ben, ben, ben, ben, ann]) == 4 / 6
+    assert share([]) == 0.0
 
 
 def test_what_stands_before_a_colon_once_is_nobody() -> None:
-    said = {id: Said("user", f"title {id}", ()) for id in range(3)}
-    assert turn_taking({0: (None, 1), 1: (0, 2), 2: (1, None)}, said) == 0.0
+    assert share([2, 4, 6]) == 0.0
 
 
 def test_long_turns_need_their_neighbours_less() -> None:
@@ -260,3 +266,99 @@ def test_the_nearer_of_two_neighbours_counts_more() -> None:
         for place in range(len(NEAR))
     ]
     assert scores == sorted(scores, reverse=True) and scores[-1] > 0
+
+
+# What a process keeps in memory.
+
+said = st.lists(st.sampled_from("tea boat holiday blue Ann: Ben:".split()), min_size=1, max_size=5)
+writes = st.one_of(
+    st.tuples(st.just("add"), st.integers(0, 30), said.map(" ".join)),
+    st.tuples(st.just("change"), st.integers(0, 30), said.map(" ".join)),
+    st.tuples(st.just("speaker"), st.integers(0, 30), st.sampled_from(["Ann", "Cy"])),
+    st.tuples(st.just("end"), st.integers(0, 30), st.just("")),
+    st.tuples(st.just("delete"), st.integers(0, 30), st.just("")),
+    st.tuples(st.just("undo"), st.just(0), st.just("")),
+)
+
+
+def written(db: Database, kind: str, number: int, text: str) -> None:
+    """One write by another connection; a number stands for a thread and day, or a memory."""
+    ids = [memory.id for memory in db.memories]
+    id = ids[number % len(ids)] if ids else 0
+    if kind == "add":
+        at = f"2026-01-{1 + number:02}T00:00:00Z"
+        db.memories.add_many(
+            [
+                Entry(
+                    thread=f"t{number % 2}",
+                    source=("user", "agent")[number % 3 == 0],
+                    text=f"{text} {len(ids)}",
+                    created_at=at,
+                )
+            ]
+        )
+    elif kind == "undo":
+        if db.history(limit=1):
+            db.undo(db.history(limit=1)[0].number)
+    elif id and kind == "change":
+        db.memories.update(id, text=text)
+    elif id and kind == "speaker":
+        db.memories.update(id, metadata={"speaker": text})
+    elif id and kind == "end":
+        db.memories.update(id, valid_to="2020-01-01")
+    elif id:
+        db.memories.delete(id)
+
+
+def answers(db: Database) -> list[list[tuple[int, float, float | None]]]:
+    found = (
+        db.memories.search(query, **which)
+        for query in ("tea holiday", "blue Ann", "boats -blue", '"tea boat" Ben')
+        for which in ({}, {"thread": "t0"}, {"mode": "text"}, {"words": "prefix"})
+    )
+    return [[(hit.item.id, hit.score, hit.scores.text) for hit in each] for each in found]
+
+
+@settings(max_examples=scaled(25), deadline=None)
+@given(st.lists(st.lists(writes, min_size=1, max_size=4), min_size=1, max_size=6))
+def test_memories_get_the_same_answers_from_memory_and_from_the_file(
+    steps: list[list[tuple[str, int, str]]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "memories.db"
+        with (
+            Database(path, embedder=Letters()) as writer,
+            Database(path, embedder=Letters()) as keeper,
+        ):
+            remember(writer, [f"{text} tea" for text in CHAT], "t0")
+            answers(keeper)
+            for step in steps:
+                for write in step:
+                    written(writer, *write)
+                kept = answers(keeper)
+                # A process that may keep nothing asks the file.
+                with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as fresh:
+                    assert kept == answers(fresh)
+
+
+def test_a_transaction_that_began_earlier_sees_the_turns_of_then(path: Path) -> None:
+    with (
+        Database(path, embedder=Letters()) as early,
+        Database(path, embedder=Letters()) as late,
+    ):
+        remember(early, CHAT)
+        expected = [found(early, "holiday summer"), found(early, "holiday summer")]
+        with early._file.reading():
+            before = found(early, "holiday summer")
+            remember(late, ["Ben: holiday again, this summer?"])
+            found(late, "holiday summer"), found(late, "holiday summer")
+            assert found(early, "holiday summer") == before == expected[0] == expected[1]
+        assert len(found(early, "holiday summer")) == len(CHAT) + 1
+
+
+def test_turns_are_kept_from_the_second_question_on(path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        remember(db, CHAT)
+        for keys in ([], [TURNS], [TURNS]):
+            found(db, "holiday summer")
+            assert kept_keys(db._store.fulltext.memory, MEMORIES) == keys

@@ -15,7 +15,7 @@ from mcpvectordb.postgres.keyword import (
     parse,
     stored_term,
 )
-from mcpvectordb.storage.fts5 import TOKENIZER
+from mcpvectordb.storage.fts5 import STEMMING
 from mcpvectordb.text.query import boolean_query, match_query, parse_query, prefix_query
 from mcpvectordb.text.tokens import index_text
 
@@ -31,7 +31,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=12).map(" ".join) | st.t
 def indexed_by_fts5(columns: tuple[str, str, str], stemmed: bool) -> list[tuple[str, int, str]]:
     """(column, place, token) of a row of an FTS5 table like ours."""
     sql = apsw.Connection(":memory:")
-    name, arguments = TOKENIZER if stemmed else (TOKENIZER[1][0], TOKENIZER[1][1:])
+    name, arguments = STEMMING if stemmed else (STEMMING[1][0], STEMMING[1][1:])
     sql.execute(
         "CREATE VIRTUAL TABLE words USING fts5 (title, headings, text, content='', "
         f"contentless_delete=1, tokenize='{' '.join([name, *arguments])}')"
