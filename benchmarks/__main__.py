@@ -25,6 +25,7 @@ BENCHMARKS = {
     "memory": "how much memory a server, searches and ingest take; with --data FILE, how well "
     "agents remember long conversations",
     "filesize": "how large a file is, fresh and after much rewriting",
+    "hooks": "what a hook of an agent host costs at each event",
     "growth": "what adding and searching cost as the rows grow, with a plot",
     "memories": "what a memory of agents costs as it grows: browsing it, and searching it beside "
     "documents",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -31,11 +31,25 @@ class Spent:
     cpu: float
 
 
-def run(command: Sequence[str | Path]) -> tuple[str, Spent]:
+def run(
+    command: Sequence[str | Path], given: bytes = b"", variables: Mapping[str, str] | None = None
+) -> tuple[str, Spent]:
     """What a command prints, and what it took from start to end; one that fails is an error."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+    with (
+        tempfile.TemporaryFile() as content,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as errors,
+    ):
+        content.write(given)
+        content.seek(0)
         begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=errors, env=_environment())
+        process = subprocess.Popen(
+            command,
+            stdin=content,
+            stdout=out,
+            stderr=errors,
+            env={**_environment(), **(variables or {})},
+        )
         spent = _reaped(process, begin)
         if process.returncode:
             raise InvalidInput(
@@ -45,9 +59,11 @@ def run(command: Sequence[str | Path]) -> tuple[str, Spent]:
         return _said(out), spent
 
 
-def spent_by(command: Sequence[str | Path]) -> Spent:
+def spent_by(
+    command: Sequence[str | Path], given: bytes = b"", variables: Mapping[str, str] | None = None
+) -> Spent:
     """What a command took from start to end."""
-    return run(command)[1]
+    return run(command, given, variables)[1]
 
 
 def figures(module: str, *arguments: str | Path, python: Path | None = None) -> dict[str, Any]:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcpvectordb.memories.memory import Outcome as Outcome
     from mcpvectordb.memories.memory import Stored as Stored
     from mcpvectordb.memories.memory import Thread as Thread
+    from mcpvectordb.memories.memory import Turn as Turn
     from mcpvectordb.memories.memory import Updated as Updated
     from mcpvectordb.postgres import Published as Published
     from mcpvectordb.postgres import PublishedItems as PublishedItems
@@ -110,7 +111,9 @@ _HOMES = {
         Refused RetryLater TooLarge Unreachable Unreadable UnsupportedFormat Unwritable
     """,
     "history.records": "ChangedItem Forgotten HistoryEntry Merged Undone",
-    "memories.memory": "Change Entry Image Memory MemoryStats Near Outcome Stored Thread Updated",
+    "memories.memory": (
+        "Change Entry Image Memory MemoryStats Near Outcome Stored Thread Turn Updated"
+    ),
     "postgres": "Published PublishedItems",
     "projects.shelf": "ListedProject Project ProjectScope",
     "records": """

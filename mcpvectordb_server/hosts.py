@@ -8,10 +8,13 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import secrets
+import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -49,6 +52,10 @@ class McpHost:
     sign     folder by which the host is detected; "" is the folder of the settings file
     command  the entry for a command, with $PROGRAM and $ARGUMENTS, or the whole $LINE
     remote   the entry for a $URL and $HEADERS; None where the host starts servers only by a command
+    skills   the folder in which it looks for skills of the user; "" if it knows none
+    hooks    the file of its hooks (`path`), the `events` that they are entered for, the one before
+             a `prompt`, and their `timeout` in its own unit; {} where there are none. With a
+             timeout an entry is a group of commands, without one the command itself
     """
 
     title: str
@@ -58,6 +65,8 @@ class McpHost:
     sign: str = ""
     command: Entry = field(default_factory=PROGRAM.copy)
     remote: Entry | None = field(default_factory=URL.copy)
+    skills: str = ""
+    hooks: Entry = field(default_factory=dict)
 
     @property
     def form(self) -> SettingsFormat:
@@ -82,18 +91,30 @@ class McpHost:
 
         There is more than one where the host has been installed in two ways.
         """
+        found: list[Path] = []
+        for path in self.paths(platform):
+            before, star, after = self._filled(path, environ).partition("*")
+            start = Path(before).expanduser()
+            matching = sorted(start.parent.glob(f"{start.name}*")) if star else [start]
+            found += [each / after.lstrip("/") for each in matching]
+        return [path for path in found if path.parent.is_dir()] or found
+
+    def hooks_file(self) -> Path:
+        """The file of its hooks on this machine."""
+        return Path(self._filled(self.hooks["path"], os.environ)).expanduser()
+
+    def skill_file(self) -> Path:
+        """The file of our skill on this machine."""
+        return Path(self.skills).expanduser() / NAME / SKILL.name
+
+    @staticmethod
+    def _filled(path: str, environ: Mapping[str, str]) -> str:
         known = {
             "APPDATA": environ.get("APPDATA", "~/AppData/Roaming"),
             "LOCALAPPDATA": environ.get("LOCALAPPDATA", "~/AppData/Local"),
             "CODEX_HOME": environ.get("CODEX_HOME", "~/.codex"),
         }
-        found: list[Path] = []
-        for path in self.paths(platform):
-            before, star, after = path.format_map(known).partition("*")
-            start = Path(before).expanduser()
-            matching = sorted(start.parent.glob(f"{start.name}*")) if star else [start]
-            found += [each / after.lstrip("/") for each in matching]
-        return [path for path in found if path.parent.is_dir()] or found
+        return path.format_map(known)
 
     def folder(self, path: Path) -> Path:
         """The folder that a machine with this host has, for a path of its settings."""
@@ -104,6 +125,7 @@ class McpHost:
 # which sees another folder. Continue reads every file of its folder, so that its own settings need
 # no change.
 _TABLE = Path(__file__).parent / "packaging" / "hosts.json"
+SKILL = _TABLE.with_name("SKILL.md")
 HOSTS = {name: McpHost(**row) for name, row in json.loads(_TABLE.read_bytes()).items()}
 
 # What most hosts take, for those that are not in the table.
@@ -138,6 +160,51 @@ def command_line(
     return [sys.executable, "-m", "mcpvectordb_server", "--db", str(db), *arguments]
 
 
+def hook_entries(
+    name: str, db: Path | str, *, prompts: bool = False, program: Sequence[str] = ()
+) -> Entry:
+    """The entries of our hooks by the events of a host; InvalidInput if it has none.
+
+    `prompts` adds the one that is run before each prompt. `program` is the command of the shell, if
+    not this Python.
+    """
+    hooks = find(name).hooks
+    if not hooks:
+        known = ", ".join(each for each, host in HOSTS.items() if host.hooks)
+        raise InvalidInput(f"hooks of {HOSTS[name].title} are not known; they are of {known}")
+    if prompts and "prompt" not in hooks:
+        raise InvalidInput(f"{HOSTS[name].title} takes nothing from a hook before a prompt")
+    entries: Entry = {}
+    for event in [*hooks["events"], *([hooks["prompt"]] if prompts else [])]:
+        line = [*(program or (sys.executable, "-m", "mcpvectordb")), "hook", event, "--host", name]
+        line += ["--db", str(db)] if db else []
+        command: Entry = {"command": _shell_line(line)}
+        if "timeout" in hooks:
+            command = {"hooks": [{"type": "command", **command, "timeout": hooks["timeout"]}]}
+        entries[event] = command
+    return entries
+
+
+def _shell_line(line: Sequence[str]) -> str:
+    return subprocess.list2cmdline(line) if sys.platform == "win32" else shlex.join(line)
+
+
+def with_hooks(host: McpHost, before: str, entries: Entry) -> str:
+    """The text of a hooks file with these entries as the only ones of ours; {} removes them."""
+    text = before
+    if not text.strip() and "timeout" not in host.hooks:
+        text = '{\n  "version": 1,\n  "hooks": {}\n}\n' if entries else text
+    events = [*host.hooks["events"], host.hooks.get("prompt")]
+    for event in filter(None, events):
+        known = (JSON.parse(text) or {}).get("hooks") or {}
+        now = known.get(event) or [] if isinstance(known, dict) else []
+        kept = [each for each in now if not re.search(r"mcpvectordb\W* hook ", json.dumps(each))]
+        wanted = kept + ([entries[event]] if event in entries else [])
+        if wanted != now:
+            text = JSON.changed(text, "hooks", event, wanted or None)
+    return text
+
+
 def remote_entry(host: McpHost, url: str, token: str) -> Entry:
     """The entry by which a host reaches a server over HTTP; InvalidInput where it cannot."""
     parts = urlsplit(url)
@@ -162,9 +229,13 @@ def token_of(url: str) -> str:
     return token_for("localhost", given, Config.data_folder())
 
 
-def set_up(name: str, entry: Entry | None, *, dry_run: bool = False) -> str:
+def set_up(
+    name: str, entry: Entry | None, *, hooks: Entry | None = None, dry_run: bool = False
+) -> str:
     """Put an entry into the settings of the host `name`, or remove ours without one.
 
+    Our skill goes where the host looks for skills. `hooks` (see `hook_entries`) take the place of
+    ours that are there, which otherwise stay; without an entry hooks and skill are removed, too.
     Returns a report for people. InvalidInput says that the host was not found on this machine, or
     that there is nothing to remove; nothing is written then.
     """
@@ -176,20 +247,35 @@ def set_up(name: str, entry: Entry | None, *, dry_run: bool = False) -> str:
             f"{host.title} was not found on this machine: there is no folder {host.folder(place)}; "
             f"`mcpvectordb setup {name} --print` shows what to put into {place.name} where it is"
         )
-    befores = [_read(path) for path in paths]
-    afters = [changed(host, *each, entry) for each in zip(paths, befores, strict=True)]
-    if entry is None and afters == [before or "" for before in befores]:
+    befores = {path: _read(path) for path in paths}
+    afters = {path: changed(host, path, text, entry) for path, text in befores.items()}
+    if host.hooks and (hooks is not None or entry is None):
+        path = host.hooks_file()
+        before = befores.setdefault(path, _read(path))
+        afters[path] = _checked(path, with_hooks, host, afters.get(path, before or ""), hooks or {})
+    if host.skills:
+        path, ours = host.skill_file(), SKILL.read_text("utf-8")
+        befores[path] = before = _read(path)
+        if entry is None:  # one that was changed by hand stays
+            ours = "" if before in (ours, None) else before or ""
+        afters[path] = ours
+    if entry is None and all(afters[path] == (text or "") for path, text in befores.items()):
         raise InvalidInput(f"there is no {NAME} in {paths[0]}: nothing was removed")
     report = ""
-    for path, before, after in zip(paths, befores, afters, strict=True):
+    for path, before in befores.items():
+        after = afters[path]
         diff = difflib.unified_diff(
             (before or "").splitlines(), after.splitlines(), str(path), str(path), lineterm=""
         )
         report += "".join(f"{line}\n" for line in diff)
         if after == (before or ""):
-            report += f"{path} is already {'set up for' if entry else 'without'} {NAME}.\n"
+            if path in paths:
+                report += f"{path} is already {'set up for' if entry else 'without'} {NAME}.\n"
         elif dry_run:
             report += "Nothing was written: this was a dry run.\n"
+        elif not after and path.name == SKILL.name:
+            shutil.rmtree(path.parent)
+            report += f"Removed {path.parent}.\n"
         else:
             backup = write(path, before, after)
             kept = f" The old file is kept as {backup}." if backup else ""
@@ -202,9 +288,13 @@ def set_up(name: str, entry: Entry | None, *, dry_run: bool = False) -> str:
 
 def changed(host: McpHost, path: Path, before: str | None, entry: Entry | None) -> str:
     """The text of a settings file with an entry put into it, or without ours."""
+    return _checked(path, host.form.changed, before or "", host.section, NAME, entry)
+
+
+def _checked(path: Path, change: Callable[..., str], *given: Any) -> str:
     try:
-        return host.form.changed(before or "", host.section, NAME, entry)
-    except InvalidInput as error:
+        return change(*given)
+    except (InvalidInput, ValueError) as error:
         raise InvalidInput(f"{path} was left as it is: {error}") from None
 
 

@@ -23,10 +23,10 @@ class SettingsFormat(NamedTuple):
 
     name: str
     parse: Callable[[str], Any]
-    put: Callable[[str, str, str, Entry], str]
+    put: Callable[[str, str, str, Any], str]
     cut: Callable[[str, str, str], str]
 
-    def changed(self, text: str, section: str, name: str, entry: Entry | None) -> str:
+    def changed(self, text: str, section: str, name: str, entry: Any) -> str:
         """The text with this entry in the section, or with None without the one that it has."""
         wanted = self._parsed(text)
         inner = wanted[section] = wanted.get(section) or {}
@@ -106,7 +106,7 @@ def _key(tokens: list[re.Match[str]], at: int, key: str) -> int | None:
     return None
 
 
-def _put_json(text: str, section: str, name: str, entry: Entry) -> str:
+def _put_json(text: str, section: str, name: str, entry: Any) -> str:
     """The text with the entry in front of the others in its section."""
     if not text.strip("\ufeff \t\r\n"):
         return json.dumps({section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"

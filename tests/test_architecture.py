@@ -45,6 +45,7 @@ LAYERS = (
     "merge",
     "database",
     "recovery",
+    "hooks",
     "frameworks",
     "langchain",
     "llamaindex",

@@ -72,6 +72,7 @@ COMMANDS = {
     "web": ("server", "Look into the database in a browser"),
     "serve": ("server", "Serve the database to MCP hosts"),
     "setup": ("server", "Enter the server into the settings of a host"),
+    "hook": ("server", "Do what a host asks for at EVENT of a session"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),
     "completion": ("main", "Print the completion script of a shell"),
 }

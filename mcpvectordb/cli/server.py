@@ -69,6 +69,18 @@ def web(port: int | None, no_open: bool, read_only: bool) -> None:
     metavar="URL",
     help="Enter a server that runs elsewhere, with its bearer token (MCPVECTORDB_TOKEN).",
 )
+@click.option(
+    "--hooks",
+    "with_hooks",
+    is_flag=True,
+    help="Enter hooks, too: sessions are kept as conversations, and the next one is briefed "
+    "(claude-code, codex, gemini, cursor).",
+)
+@click.option(
+    "--prompts",
+    is_flag=True,
+    help="With --hooks: look for what is strongly relevant before each prompt.",
+)
 @click.argument("arguments", nargs=-1, metavar="[-- SERVER OPTIONS]")
 def setup(
     host: str | None,
@@ -77,9 +89,11 @@ def setup(
     dry_run: bool,
     print_entry: bool,
     url: str | None,
+    with_hooks: bool,
+    prompts: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Enter the server into the settings of a host.
+    """Enter the server into the settings of a host, and its skill where the host knows skills.
 
     HOST is claude-desktop, claude-code, cursor, vscode, vscode-insiders, windsurf, zed, codex,
     gemini, cline, continue, goose, lm-studio, jetbrains or opencode.
@@ -110,10 +124,13 @@ def setup(
         if url
         else known.local(hosts.command_line(db, arguments, roots))
     )
+    if prompts and not with_hooks:
+        fail("--prompts is about hooks: add --hooks", 2)
+    hooks = hosts.hook_entries(host, db, prompts=prompts) if host and with_hooks else None
     if print_entry:
         show_block(known.form.changed("", known.section, hosts.NAME, entry))
     elif host:
-        report = hosts.set_up(host, None if remove else entry, dry_run=dry_run)
+        report = hosts.set_up(host, None if remove else entry, hooks=hooks, dry_run=dry_run)
         show_block(report.replace(token, "…") if token else report)
     if unlimited and not roots:
         show(
@@ -121,3 +138,18 @@ def setup(
             "to a folder.",
             err=True,
         )
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="EVENT [--host HOST]")
+def hook(arguments: tuple[str, ...]) -> None:
+    """Do what a host asks for at EVENT of a session, which `setup --hooks` enters.
+
+    EVENT is the host's own name: SessionStart, UserPromptSubmit, Stop, PreCompact, SessionEnd …
+    HOST is claude-code, codex, gemini or cursor. The host's JSON comes from standard input.
+    Whatever goes wrong is a line of hooks.log in your data folder, never an error.
+    """
+    from mcpvectordb.hooks.run import main
+
+    db = given_database()
+    raise SystemExit(main([*arguments, *(["--db", str(db)] if db else [])]))

@@ -18,6 +18,7 @@ structure-aware (or recursive) chunking; `structure` finds the boundaries.
 
 from __future__ import annotations
 
+import operator
 import re
 from array import array
 from bisect import bisect_left, bisect_right
@@ -273,10 +274,8 @@ class _Splitter:
 
 def _with_long_tokens_divided(text: str, starts: Sequence[int]) -> Sequence[int]:
     """The starts, with additional ones inside of overlong tokens (but not in white space)."""
-    import numpy as np
-
-    gaps = np.diff(np.asarray(starts, np.int64), prepend=0, append=len(text))
-    if not len(gaps) or gaps.max() <= LONGEST_TOKEN:
+    gaps = map(operator.sub, chain(starts, (len(text),)), chain((0,), starts))
+    if max(gaps) <= LONGEST_TOKEN:
         return starts
     divided: list[int] = []
     done = 0

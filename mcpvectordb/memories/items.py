@@ -51,6 +51,7 @@ from mcpvectordb.memories.rows import (
 from mcpvectordb.metadata import from_base64, storable
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
+from mcpvectordb.text.tokens import estimated_starts
 
 SHELF = "contexts"
 LONGEST_UID = 100
@@ -259,19 +260,42 @@ class MemoryItems(TextItems):
         note = waiting_note(waiting) if waiting else ""
         return PreparedMemories(spans, model, vectors, note)
 
-    def split(self, texts: Iterable[str]) -> dict[str, Sequence[Span]]:
-        """The chunks of each distinct text."""
+    def split(self, texts: Iterable[str], *, estimated: bool = False) -> dict[str, Sequence[Span]]:
+        """The chunks of each distinct text; `estimated` without loading the model's tokenizer."""
         size, overlap = self._encoder.ensure_model()
+
+        def starts(text: str) -> list[int]:
+            if estimated:
+                return estimated_starts(text)
+            return self._encoder.tokens().token_starts(text).tolist()  # type: ignore[no-any-return]
+
         return {
             text: chunking.split(
                 text,
-                starts=self._encoder.tokens().token_starts(text).tolist(),
+                starts=starts(text),
                 size=size,
                 overlap=overlap,
                 kind="markdown",
             )
             for text in dict.fromkeys(texts)
         }
+
+    def capture(
+        self, sql: Sql, turns: Mapping[str, Entry], spans: Mapping[str, Sequence[Span]], now: str
+    ) -> list[int]:
+        """Store the checked turns that were never stored, by their uids; the new ids.
+
+        One that was deleted since is not stored again, as long as the history knows of it.
+        """
+        stored = []
+        for uid, entry in turns.items():
+            known = "SELECT 1 FROM contexts WHERE uid = :uid UNION ALL SELECT 1 FROM "
+            known += "history_versions WHERE shelf = :shelf AND name = :uid AND place = ''"
+            if sql.execute(known, {"uid": uid, "shelf": SHELF}).fetchone() is None:
+                id = self._add(sql, entry, spans[entry.text], now, uid)
+                self._put_metadata(sql, id, entry.metadata)
+                stored.append(id)
+        return stored
 
     def add(
         self, sql: Sql, entry: Entry, prepared: PreparedMemories, now: str
@@ -301,7 +325,7 @@ class MemoryItems(TextItems):
         _put_parts(sql, id, entry.tags, _to_store(entry.images))
         return id, status
 
-    def _add(self, sql: Sql, entry: Entry, spans: Sequence[Span], now: str) -> int:
+    def _add(self, sql: Sql, entry: Entry, spans: Sequence[Span], now: str, uid: str = "") -> int:
         """Write a new memory, which ends the validity of the one that it replaces; its id."""
         fields: dict[str, Any] = {
             "thread": entry.thread,
@@ -311,7 +335,7 @@ class MemoryItems(TextItems):
             "valid_from": entry.valid_from,
             "valid_to": entry.valid_to,
         }
-        uid, usual = uuid.uuid4().hex, PROVENANCE_OF_SOURCE[entry.source]
+        uid, usual = uid or uuid.uuid4().hex, PROVENANCE_OF_SOURCE[entry.source]
         provenance = entry.provenance or usual
         if entry.replaces is not None:
             old = self._validity(sql, entry.replaces)

@@ -126,6 +126,20 @@ class Memory(Record):
         return f"memory:{self.id}"
 
 
+class Turn(Record):
+    """A turn of a conversation, as a host has it in its transcript.
+
+    `id` is the same whenever the turn is read, and no other turn has it; `time` is ISO 8601, ""
+    if it is not known. `end` is where it ends in the transcript, in bytes.
+    """
+
+    id: str
+    source: MemorySource
+    text: str
+    time: str = ""
+    end: int = 0
+
+
 class Stored(Record):
     """The result of adding a memory.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 from mcpvectordb import dates, filters
-from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound
+from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound, TooLarge
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ACTIVE_KEY
 from mcpvectordb.memories import near, rows
@@ -28,6 +30,7 @@ from mcpvectordb.memories.memory import (
     Provenance,
     Stored,
     Thread,
+    Turn,
     Updated,
     Words,
     checked_change,
@@ -133,6 +136,49 @@ class Memories:
         """
         deadline = self._encoder.deadline()
         return _batch(entries, self.checked, lambda some: self._add(some, deadline), atomic)
+
+    def capture(self, thread: str, turns: Sequence[Turn]) -> tuple[int, str]:
+        """Store the turns of a conversation that were not stored before, in one transaction.
+
+        Returns how many were, and that secrets were left out of them ("" if none were). A turn is
+        known by its id, in whatever thread, also after it was deleted. Nothing is embedded: that is
+        done by `Database.embed_pending`, a server, or the next search. Turns that cannot be stored,
+        because they are empty or too long, are left out.
+        """
+        entries: dict[str, Entry] = {}
+        kinds: tuple[str, ...] = ()
+        now = self._now()
+        for turn in turns:
+            with contextlib.suppress(InvalidInput, TooLarge):
+                time = dates.parse(turn.time, "time") if turn.time else now
+                entry, found = without_secrets(
+                    self.checked(
+                        Entry(
+                            thread=thread,
+                            source=turn.source,
+                            text=turn.text,
+                            created_at=min(time, now),  # a clock that is ahead would stay newest
+                            metadata={"turn": turn.id, "end": turn.end},
+                        )
+                    )
+                )
+                entries[hashlib.sha256(turn.id.encode()).hexdigest()[:32]] = entry
+                kinds += found
+        if not entries:
+            return 0, ""
+        spans = self.versioned.split((each.text for each in entries.values()), estimated=True)
+        with self._file.writing() as sql:
+            self._keys.settle(sql)
+            stored = self.versioned.capture(sql, entries, spans, now)
+        return len(stored), secrets.said(kinds) if stored else ""
+
+    def captured_to(self, thread: str) -> int:
+        """Where in its transcript the last stored turn of a thread ends; 0 without one."""
+        with self._file.reading() as sql:
+            end = "max(CAST(metadata ->> '$.end' AS INTEGER))"
+            return int(
+                sql.execute(f"SELECT {end} FROM contexts WHERE thread = ?", (thread,)).get or 0
+            )
 
     def update(
         self,

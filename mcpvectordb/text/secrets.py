@@ -73,7 +73,7 @@ _SHAPES: Mapping[str, str] = {
 }
 
 # What stands before a secret. The groups: the name that it is given, what ties both together.
-_PASS = (
+_WORDS_BEFORE = (
     "pass(?:word|wd|phrase|code)|pwd|pass[_-]key|passwort|kennwort|mot de passe|contraseña|senha"
     "|wachtwoord|пароль|密码|パスワード"
 )
@@ -81,7 +81,7 @@ _KEY = (
     "(?:api|access|private|secret|account|auth|encryption|signing|master|storage|shared|app|bot"
     "|deploy|license|subscription|service|admin|root)[ _-]?key"
 )
-_NAMES = f"{_PASS}|secret|token|credentials?|{_KEY}|conn(?:ection)?[_-]?str(?:ing)?"
+_NAMES = f"{_WORDS_BEFORE}|secret|token|credentials?|{_KEY}|conn(?:ection)?[_-]?str(?:ing)?"
 _TIE = "|".join(
     (
         r"""["'`*]{0,3}[ \t]{0,4}(?::=|=>|===?|=|:)[*]{0,2}[ \t]{0,4}""",
@@ -329,7 +329,7 @@ def _named(text: str, found: re2._Match) -> _Secret | None:
 
 @functools.cache
 def _password_names() -> re.Pattern[str]:
-    return re.compile(_PASS)
+    return re.compile(_WORDS_BEFORE)
 
 
 def _kind(name: str) -> str:

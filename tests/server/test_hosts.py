@@ -11,10 +11,13 @@ import pytest
 
 from mcpvectordb import InvalidInput
 from mcpvectordb.cli.main import program
+from mcpvectordb.hooks.run import EVENTS
 from mcpvectordb_server.hosts import (
     HOSTS,
+    SKILL,
     changed,
     command_line,
+    hook_entries,
     remote_entry,
     set_up,
     token_of,
@@ -193,7 +196,7 @@ def test_the_old_file_is_kept_and_its_mode_too(home: Path) -> None:
     (backup,) = path.parent.glob("mcp.json.*.bak")
     assert backup.read_text() == '{"mcpServers": {}}'
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert sorted(each.name for each in path.parent.iterdir()) == sorted([path.name, backup.name])
+    assert {each.name for each in path.parent.iterdir()} == {path.name, backup.name, "skills"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
@@ -277,3 +280,89 @@ def test_settings_behind_a_symbolic_link_are_changed_in_place(home: Path) -> Non
 def test_an_unknown_host_is_answered_with_the_known_ones() -> None:
     with pytest.raises(InvalidInput, match="no host 'emacs'; known are claude-desktop, claude-c"):
         set_up("emacs", None)
+
+
+HOOKED = [name for name, host in HOSTS.items() if host.hooks]
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_hooks_and_the_skill_are_entered_beside_those_of_others_and_removed_again(
+    name: str, home: Path
+) -> None:
+    installed(name)
+    file, skill = HOSTS[name].hooks_file(), HOSTS[name].skill_file()
+    event = HOSTS[name].hooks["events"][0]
+    other = {event: [{"command": "theirs"}], "Else": [{"command": "theirs"}]}
+    settings = {"theme": "dark", "hooks": other}
+    file.write_text(json.dumps(settings, indent=2))
+    report = set_up(name, entry(name), hooks=hook_entries(name, home / "a b.db"))
+    written = json.loads(file.read_text())["hooks"]
+    assert set(HOSTS[name].hooks["events"]) <= set(EVENTS[name])
+    assert [each for each in written if each != "Else"] == [
+        each for each in written if each in HOSTS[name].hooks["events"]
+    ]
+    assert written[event][0] == {"command": "theirs"}
+    assert f"hook {event} --host {name} --db '{home / 'a b.db'}'" in json.dumps(written[event][1])
+    assert f"+++ {file}" in report and skill.read_text() == SKILL.read_text()
+    again = file.read_text()
+    set_up(name, entry(name), hooks=hook_entries(name, home / "a b.db"))
+    set_up(name, entry(name))
+    assert file.read_text() == again
+    set_up(name, None)
+    left = json.loads(file.read_text())
+    assert left["hooks"] == other and left["theme"] == "dark"
+    assert not skill.parent.exists()
+
+
+def test_the_hook_before_a_prompt_is_entered_on_request_only(home: Path) -> None:
+    assert "UserPromptSubmit" not in hook_entries("claude-code", home / "a.db")
+    entries = hook_entries("claude-code", home / "a.db", prompts=True)
+    assert list(entries) == [*HOSTS["claude-code"].hooks["events"], "UserPromptSubmit"]
+    with pytest.raises(InvalidInput, match="takes nothing from a hook before a prompt"):
+        hook_entries("cursor", home / "a.db", prompts=True)
+    with pytest.raises(InvalidInput, match="hooks of Zed are not known; they are of claude-code"):
+        hook_entries("zed", home / "a.db")
+
+
+def test_every_event_of_the_hooks_is_one_that_the_command_knows() -> None:
+    for name in HOOKED:
+        hooks = HOSTS[name].hooks
+        known = {*hooks["events"], *([hooks["prompt"]] if "prompt" in hooks else [])}
+        assert known == set(EVENTS[name])
+
+
+def test_hooks_of_cursor_begin_a_file_with_its_version(home: Path) -> None:
+    installed("cursor")
+    set_up("cursor", entry("cursor"), hooks=hook_entries("cursor", home / "a.db"))
+    written = json.loads(HOSTS["cursor"].hooks_file().read_text())
+    assert written["version"] == 1
+    assert list(written["hooks"]["sessionStart"][0]) == ["command"]
+
+
+def test_a_skill_that_was_changed_by_hand_stays(home: Path) -> None:
+    installed("cursor")
+    set_up("cursor", entry("cursor"))
+    skill = HOSTS["cursor"].skill_file()
+    skill.write_text("mine")
+    set_up("cursor", None)
+    assert skill.read_text() == "mine"
+
+
+def test_the_skill_is_short_and_has_its_header() -> None:
+    text = SKILL.read_text()
+    assert text.startswith("---\nname: mcpvectordb\ndescription: ")
+    assert len(text.split()) < 500
+
+
+def test_the_command_enters_hooks(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    installed("claude-code")
+    program.main(
+        ["--db", str(home / "x.db"), "setup", "claude-code", "--hooks", "--root", str(home)],
+        standalone_mode=False,
+    )
+    written = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]
+    assert list(written)[::-1] == ["SessionStart", "Stop", "PreCompact", "SessionEnd"]
+    group = written["Stop"][0]["hooks"][0]
+    assert group["type"] == "command" and group["timeout"] == 10
+    program.main(["setup", "claude-code", "--remove"], standalone_mode=False)
+    assert "Stop" not in (home / ".claude" / "settings.json").read_text()

@@ -1,0 +1,1 @@
+"""Hooks of agent hosts: a briefing when a session starts, and its turns kept as a conversation."""

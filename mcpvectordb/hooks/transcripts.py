@@ -1,0 +1,109 @@
+"""Transcripts of hosts: the turns of people and models, from a place in the file on.
+
+Each line of a transcript is JSON. Claude Code, Codex and Gemini CLI write different objects, which
+are told apart by their keys, so no one has to say whose file it is. Of what a turn is made of, the
+text is kept; thoughts, calls of tools and what tools answered are not: they are most of the bytes,
+can be had again, and would be words of nobody who may be trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mcpvectordb.memories.memory import MemorySource, Turn
+
+MOST_BYTES = 20_000_000  # that are read at once; the rest is read by the next hook
+# What Claude Code and Codex write in the place of a person.
+_NOT_SAID = re.compile(
+    r"\s*(?:<(?:command-|local-command-|bash-|system-reminder|user_instructions|environment_context"
+    r"|turn_aborted)|\[Request interrupted)"
+)
+_SPEAKERS: dict[str, MemorySource] = {
+    "user": "user",
+    "assistant": "agent",
+    "gemini": "agent",
+    "user_message": "user",
+    "agent_message": "agent",
+}
+
+
+def read(path: Path, session: str, start: int = 0) -> list[Turn]:
+    """The turns of a transcript that end after `start`; of a file that was made anew, all.
+
+    The last line counts only when it is complete: a host may be writing it.
+    """
+    with path.open("rb") as file:
+        if start:
+            file.seek(start - 1)
+            if file.read(1) != b"\n":
+                start = 0
+                file.seek(0)
+        content = file.read(MOST_BYTES)
+    if path.suffix == ".json":  # one object: Gemini CLI before it wrote lines
+        return list(_of_whole(content, session))
+    turns, end = [], start
+    for line in content.splitlines(keepends=True):
+        end += len(line)
+        if line.endswith(b"\n") and (found := _turn(_decoded(line), f"{session} {end}")):
+            turns.append(Turn(**found, end=end))
+    return turns
+
+
+def _of_whole(content: bytes, session: str) -> Iterator[Turn]:
+    record = _decoded(content)
+    for number, message in enumerate(record.get("messages") or ()):
+        if isinstance(message, dict) and (found := _turn(message, f"{session} {number}")):
+            yield Turn(**found)
+
+
+def _decoded(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _turn(entry: dict[str, Any], place: str) -> dict[str, Any] | None:
+    """The fields of the turn that an entry is; None if it is none."""
+    message, kind = entry, entry.get("type")
+    content = entry.get("content")
+    if kind == "event_msg" and isinstance(entry.get("payload"), dict):  # Codex
+        message = entry["payload"]
+        kind, content = message.get("type"), message.get("message")
+    elif isinstance(entry.get("message"), dict):  # Claude Code
+        if entry.get("isMeta") or entry.get("isSidechain") or entry.get("isCompactSummary"):
+            return None
+        message = entry["message"]
+        content = message.get("content")
+    source = _SPEAKERS.get(str(kind))
+    text = _text(content)
+    if source is None or not text.strip() or _NOT_SAID.match(text):
+        return None
+    id = entry.get("uuid") or entry.get("id")
+    return {
+        "id": id if isinstance(id, str) and id else place,
+        "source": source,
+        "text": text.encode("utf-8", "replace").decode().replace("\0", ""),
+        "time": entry["timestamp"] if isinstance(entry.get("timestamp"), str) else "",
+    }
+
+
+def _text(content: object) -> str:
+    """The text of a message: a string, or the blocks of text among others."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    parts = [each if isinstance(each, str) else _block(each) for each in blocks]
+    return "\n\n".join(part for part in parts if part.strip())
+
+
+def _block(block: object) -> str:
+    if not isinstance(block, dict) or block.get("type", "text") != "text" or block.get("thought"):
+        return ""
+    text = block.get("text")
+    return text if isinstance(text, str) else ""
