@@ -52,6 +52,7 @@ class HitReply(TypedDict):
     start: NotRequired[int]
     end: NotRequired[int]
     headings: NotRequired[list[str]]
+    file_state: NotRequired[Literal["changed", "gone"]]
     # of a memory
     thread: NotRequired[str]
     tags: NotRequired[list[str]]
@@ -87,6 +88,20 @@ def hit_replies(
             reply["highlights"] = []
     _mark(db, query, replies)
     return replies
+
+
+def say_file_states(db: Database, hits: Sequence[Hit[Any]], replies: Sequence[HitReply]) -> None:
+    """Let replies of a search say if the file of a document changed, or is gone, since."""
+    documents = {hit.item.document.id: hit.item.document for hit in hits if _is_chunk(hit)}
+    states = {id: db.documents.state(document) for id, document in documents.items()}
+    for reply, hit in zip(replies, hits, strict=True):
+        state = states[hit.item.document.id] if _is_chunk(hit) else ""
+        if state in ("changed", "gone"):
+            reply["file_state"] = state
+
+
+def _is_chunk(hit: Hit[Any]) -> bool:
+    return isinstance(hit.item, Chunk)
 
 
 def similar_reply(db: Database, found: Results[Any]) -> SimilarReply:

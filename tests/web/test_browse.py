@@ -140,3 +140,25 @@ def test_what_others_store_appears_in_the_list(writer: Looker) -> None:
     writer.wait(".long-row", "brew.py")
     writer.served.db.documents.ingest_text("x = 1", source="other.py", library="code")
     writer.wait(".long-row", "other.py")
+
+
+def test_the_timeline_is_narrowed_to_a_project_and_a_session_of_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with Database(tmp_path / "test.db", embedder=Letters()) as db:
+        for thread in ("plant", "plant/claude-code 1", "works"):
+            db.memories.add(thread, "user", f"Said in {thread}.")
+        for name in ("plant", "works"):
+            db.projects.chosen(name, new=True)
+        with serving(db) as served, Looker(browser, served) as looker:
+            looker.go("#/browse/memories")
+            looker.until("document.querySelectorAll('.memory-row').length === 3")
+            looker.page.select_option("[aria-label=Project]", "plant")
+            looker.until("document.querySelectorAll('.memory-row').length === 2")
+            looker.page.select_option("[aria-label=Session]", "plant/claude-code 1")
+            looker.until("document.querySelectorAll('.memory-row').length === 1")
+            looker.page.select_option("[aria-label=Project]", "")
+            looker.until("document.querySelectorAll('.memory-row').length === 3")
+            looker.go("#/browse")
+            looker.wait(".cloud a", "works").click()
+            looker.until("document.querySelectorAll('.memory-row').length === 1")

@@ -43,6 +43,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("PATCH", "/api/memories/{id}", memories.update_memory),
     ApiRoute("GET", "/api/memories/{id}/similar", memories.similar_to_memory),
     ApiRoute("GET", "/api/memories/{id}/images/{number}", memories.get_image),
+    ApiRoute("GET", "/api/projects", memories.projects),
     ApiRoute("GET", "/api/threads", memories.threads),
     ApiRoute("GET", "/api/tags", memories.tags),
     ApiRoute("GET", "/api/timeline", memories.timeline),

@@ -1,4 +1,4 @@
-"""/api/memories, /api/threads, /api/tags, /api/timeline: what agents and users remember."""
+"""/api/memories, /api/projects, /api/threads, /api/tags, /api/timeline: what is remembered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from mcpvectordb import Memory, NotFound, Stored, Thread, Updated
+from mcpvectordb import ListedProject, Memory, NotFound, Stored, Thread, Updated
 from mcpvectordb_server.shown import JsonReply, Shown, rows, shows
 from mcpvectordb_server.web.api.documents import UNDO, Few, Limit, Offset
 from mcpvectordb_server.web.hits import SimilarReply, similar_reply
@@ -28,6 +28,7 @@ def list_memories(
     site: Site,
     *,
     thread: Annotated[str | None, "Of this thread"] = None,
+    project: Annotated[str | None, "Of this project"] = None,
     tags: Annotated[list[str] | None, "With any of these tags"] = None,
     source: Annotated[Author | None, "Stored by"] = None,
     since: Annotated[str | None, "From this date on"] = None,
@@ -40,6 +41,7 @@ def list_memories(
     where = [("created_at", sign, bound) for sign, bound in bounds if bound is not None]
     memories = site.db.memories
     which: dict[str, Any] = {"thread": thread, "tags": tags, "source": source, "where": where}
+    which["project"] = project
     found = memories.browse(limit=limit, offset=offset, **which)
     return {
         "memories": list(found),
@@ -142,9 +144,18 @@ def delete_memories(
 
 
 @shows(threads=list[Thread])
-def threads(site: Site) -> JsonReply:
+def threads(site: Site, *, project: Annotated[str | None, "Of this project"] = None) -> JsonReply:
     """All threads, the one with the newest memory first."""
-    return {"threads": site.db.memories.threads()}
+    found = site.db.memories.threads()
+    if project is not None:
+        found = [each for each in found if f"{each.name}/".startswith(f"{project}/")]
+    return {"threads": found}
+
+
+@shows(projects=rows(ListedProject))
+def projects(site: Site) -> JsonReply:
+    """All projects with what belongs to them, the last used first."""
+    return {"projects": site.db.projects.browse()}
 
 
 @shows(tags=rows(name=str, memories=int))

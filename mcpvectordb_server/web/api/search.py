@@ -10,7 +10,7 @@ from typing_extensions import TypedDict, Unpack
 
 from mcpvectordb import Backlog, InvalidInput
 from mcpvectordb_server.shown import JsonReply, Shown, shows
-from mcpvectordb_server.web.hits import HitReply, hit_replies
+from mcpvectordb_server.web.hits import HitReply, hit_replies, say_file_states
 from mcpvectordb_server.web.site import Site
 
 Mode = Literal["hybrid", "text", "vector"]
@@ -32,6 +32,7 @@ class SearchedPart(TypedDict):
     kind: Annotated[Shelf | None, "Only these; both without it"]
     library: Annotated[str | None, "Documents of this library only"]
     thread: Annotated[str | None, "Memories of this thread only"]
+    project: Annotated[str | None, "What belongs to this project only"]
     tags: Annotated[list[str] | None, "Memories with any of these tags only"]
     file_type: Annotated[str | None, "Documents of this type only, such as pdf"]
     since: Annotated[
@@ -90,6 +91,7 @@ def search(
         kind=part["kind"],
         library=part["library"],
         thread=part["thread"],
+        project=part["project"],
         tags=part["tags"] or None,
         where=where,
         since=part["since"],
@@ -102,6 +104,7 @@ def search(
     )
     marked = "" if mode == "vector" else query
     hits = hit_replies(site.db, found.hits, marked, text=part["text"])
+    say_file_states(site.db, found.hits, hits)
     return SearchResults(
         hits=hits,
         legs=list(found.legs),

@@ -1,4 +1,4 @@
-// What is stored: libraries and their folders, threads, tags, the timeline of memories.
+// What is stored: libraries and their folders, projects, threads, tags, the timeline of memories.
 
 import { get, patch, post } from "./api.js";
 import { announce, ask, button, debounced, field, h, icon, notify, plain, quiet, state, stored } from "./dom.js";
@@ -21,17 +21,19 @@ export async function open(route, app) {
 	const [, kind, name, ...folder] = route.parts;
 	if (kind === "library" && name) return openLibrary(name, folder.join("/"), app);
 	if (kind === "thread" && name) return openMemories({ thread: name }, name, "Thread", app);
+	if (kind === "project" && name) return openMemories({ project: name }, name, "Project", app);
 	if (kind === "tag" && name) return openMemories({ tags: name }, name, "Tag", app);
 	if (kind === "memories") return openMemories({}, "Timeline of memories", "", app);
-	if (kind === "threads" || kind === "tags") return openNames(kind, app);
+	if (["projects", "threads", "tags"].includes(kind)) return openNames(kind, app);
 	return openOverview(app);
 }
 
 // ---- the overview
 
 async function openOverview(app) {
-	const [libraries, threads, tags, memories] = await Promise.all([
+	const [libraries, projects, threads, tags, memories] = await Promise.all([
 		get("/api/libraries"),
+		get("/api/projects"),
 		get("/api/threads"),
 		get("/api/tags"),
 		get("/api/memories", { query: { limit: 1 } }),
@@ -63,6 +65,12 @@ async function openOverview(app) {
 									{ href: "#/browse/memories" },
 									`Timeline of ${counted(memories.total, "memory", "memories")}`,
 								),
+							),
+							names(
+								"Projects",
+								"projects",
+								"project",
+								projects.projects.map((each) => [each.name, each.memories]),
 							),
 							names(
 								"Threads",
@@ -124,6 +132,7 @@ function names(heading, all, one, rows) {
 async function openNames(kind, app) {
 	const reply = await get(`/api/${kind}`);
 	const rows = reply[kind].map((each) => [each.name, each.memories, each.last_at]);
+	const heading = kind[0].toUpperCase() + kind.slice(1);
 	let found = rows;
 	const list = new List({
 		load: async (offset, limit) => ({ items: found.slice(offset, offset + limit), total: found.length }),
@@ -152,9 +161,9 @@ async function openNames(kind, app) {
 	app.place(
 		crumbs([
 			["Browse", "#/browse"],
-			[kind === "threads" ? "Threads" : "Tags", ""],
+			[heading, ""],
 		]),
-		h("h1", kind === "threads" ? "Threads" : "Tags"),
+		h("h1", heading),
 		h("div.row.list-tools", narrow),
 		list.element,
 	);
@@ -456,11 +465,41 @@ async function openMemories(filter, name, kind, app) {
 		days = new Map();
 		list.refresh().catch((error) => notify(error.message, { bad: true }));
 	};
+	const choice = (label, every, field, then) =>
+		h("select", { "aria-label": label, hidden: true, on: { change: then ?? change(field) } }, [
+			h("option", { value: "" }, every),
+		]);
+	const offer = (select, names) => {
+		select.replaceChildren(select.firstChild, ...names.map((each) => stored("option", each, { value: each })));
+		select.hidden = !names.length;
+	};
+	// The threads of a project are its conversations, each of one session of a host.
+	const sessions = choice("Session", "in every session", "thread");
+	const offerSessions = async (project) => {
+		const found = project ? (await get("/api/threads", { query: { project } })).threads : [];
+		offer(
+			sessions,
+			found.map((each) => each.name),
+		);
+	};
+	const projects = choice("Project", "in all projects", "project", async (event) => {
+		options.thread = sessions.value = "";
+		change("project")(event);
+		await offerSessions(event.target.value).catch((error) => notify(error.message, { bad: true }));
+	});
+	if (filter.project) await offerSessions(filter.project);
+	else if (!kind)
+		offer(
+			projects,
+			(await get("/api/projects")).projects.map((each) => each.name),
+		);
 	app.place(
 		crumbs([["Browse", "#/browse"], ...(kind ? [[`${kind}s`, `#/browse/${kind.toLowerCase()}s`]] : []), [name, ""]]),
 		h("h1", { dir: "auto" }, plain(name)),
 		h(
 			"div.row.list-tools",
+			projects,
+			sessions,
 			h(
 				"select",
 				{ "aria-label": "By whom", on: { change: change("source") } },

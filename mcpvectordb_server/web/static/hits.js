@@ -11,6 +11,11 @@ const PROGRAMS = new Set(
 	"py js ts tsx jsx c h cpp hpp cc rs go java kt rb php sh sql css json yaml yml toml xml".split(" "),
 );
 
+const SINCE = {
+	changed: "The file has changed since it was read.",
+	gone: "The file is gone from this machine.",
+};
+
 /** Where a hit is read: its document at the passage, or the memory. */
 export function place(hit) {
 	if (hit.kind === "memory") return link(["memory", hit.id], { words: matched(hit) });
@@ -116,6 +121,7 @@ export function item(hit, facts = [], ...more) {
 			confidence(hit),
 		),
 		h("div.hit-place", where(hit), headings(hit), facts),
+		hit.file_state ? h("p.small.muted", SINCE[hit.file_state]) : null,
 		snippet(hit),
 		details(hit),
 		more,

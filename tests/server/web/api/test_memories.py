@@ -21,3 +21,17 @@ def test_images_are_shown_unless_they_could_run_scripts(served: Served) -> None:
         assert served.get(f"/api/memories/{id}")["images"][0]["url"] is None
         assert served.raw("GET", f"/api/memories/{id}/images/0")[0] == 404
     assert served.raw("GET", f"/api/memories/{kept[0]}/images/1")[0] == 404
+
+
+def test_memories_and_threads_are_those_of_a_project(served: Served) -> None:
+    for thread in ("plant", "plant/claude-code 1", "plants", "works"):
+        served.db.memories.add(thread, "user", f"Said in {thread}.")
+    served.db.projects.chosen("plant", new=True)
+    found = served.get("/api/memories?project=plant")
+    assert {each["thread"] for each in found["memories"]} == {"plant", "plant/claude-code 1"}
+    threads = served.get("/api/threads?project=plant")["threads"]
+    assert {each["name"] for each in threads} == {"plant", "plant/claude-code 1"}
+    [listed] = served.get("/api/projects")["projects"]
+    assert (listed["name"], listed["memories"], listed["threads"]) == ("plant", 2, 2)
+    hits = served.post("/api/search", query="said", project="plant")["hits"]
+    assert {each["thread"] for each in hits} == {"plant", "plant/claude-code 1"}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mcpvectordb.records import Embedded
@@ -25,3 +27,17 @@ def test_what_is_not_embedded_yet_is_found_by_words_and_said(
     found = served.post("/api/search", query="tea")
     assert found["hits"] and found["legs"] == ["text"] and "vector" in found["reasons"]
     assert found["backlog"]["pending"] == 1 and found["backlog"]["note"]
+
+
+def test_a_hit_says_that_its_file_changed_or_is_gone(served: Served, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\nThe hose of {name} is long.\n")
+        served.db.documents.ingest(tmp_path / f"{name}.md")
+    (tmp_path / "a.md").write_text("# a\n\nIt is short now.\n")
+    (tmp_path / "b.md").unlink()
+    found = served.post("/api/search", query="hose", mode="text")["hits"]
+    assert {each["title"]: each.get("file_state") for each in found} == {
+        "a": "changed",
+        "b": "gone",
+        "c": None,
+    }
