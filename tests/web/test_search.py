@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpvectordb import Database
-from tests.support import Gated
+from tests.support import Gated, Letters
 from tests.web.support_page import Looker, serving
 
 if TYPE_CHECKING:
@@ -210,3 +210,13 @@ def test_reading_goes_from_hit_to_hit_and_back_to_the_results(looker: Looker) ->
     looker.go("#/browse/library/notes")
     looker.find(".long-row a", "Tea").first.click()
     looker.wait(".reading h1", "Tea")
+
+
+def test_a_hit_whose_file_changed_says_so(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "hose.md").write_text("# Hose\n\nThe hose is long.\n")
+    with Database(tmp_path / "test.db", embedder=Letters()) as db:
+        db.documents.ingest(tmp_path / "hose.md")
+        (tmp_path / "hose.md").write_text("# Hose\n\nThe hose is rather short now.\n")
+        with serving(db) as served, Looker(browser, served) as looker:
+            looker.go("#/search?q=hose")
+            looker.wait(".hit p", "The file has changed since it was read.")
