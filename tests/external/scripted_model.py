@@ -16,6 +16,9 @@ from urllib.parse import urlsplit
 SERVER = "judged"
 """The name by which hosts have to know our server: no part of any tool's name."""
 
+ANSWER = "Done."
+"""What it says at the end."""
+
 Json = dict[str, Any]
 
 
@@ -53,10 +56,12 @@ class ScriptedModel:
 
     results  what the model was told of each call, in their order, as text
     offered  the names of our tools that it was offered
+    requests the bodies of all requests
     """
 
     def __init__(self, script: Sequence[Call]) -> None:
         self.script, self.results, self.offered = tuple(script), list[str](), set[str]()
+        self.requests: list[str] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -101,6 +106,7 @@ class ScriptedModel:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                model.requests.append(body.decode())
                 path = urlsplit(self.path).path
                 if path.endswith(("count_tokens", ":countTokens")):
                     self._send("application/json", b'{"input_tokens": 1, "totalTokens": 1}')
@@ -176,7 +182,7 @@ def _messages_answer(number: int, tool: OfferedTool | None, arguments: Json) -> 
     }
     if tool is None:
         block: Json = {"type": "text", "text": ""}
-        delta: Json = {"type": "text_delta", "text": "Done."}
+        delta: Json = {"type": "text_delta", "text": ANSWER}
     else:
         block = {"type": "tool_use", "id": f"toolu_{number}", "name": tool.name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
@@ -217,7 +223,7 @@ def _responses_answer(number: int, tool: OfferedTool | None, arguments: Json) ->
         "type": "message",
         "id": f"item_{number}",
         "role": "assistant",
-        "content": [{"type": "output_text", "text": "Done.", "annotations": []}],
+        "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
     }
     if tool is not None:
         item = {
@@ -281,7 +287,7 @@ def _gemini_results(request: Json) -> list[str]:
 
 
 def _gemini_answer(number: int, tool: OfferedTool | None, arguments: Json) -> Iterator[Json]:
-    part: Json = {"text": "Done."}
+    part: Json = {"text": ANSWER}
     if tool is not None:
         part = {"functionCall": {"name": tool.name, "args": arguments}}
     yield {

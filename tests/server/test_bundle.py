@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from mcpvectordb import __version__
-from mcpvectordb_server import options
+from mcpvectordb_server import hosts, options
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
 from tests.support import ROOT
 
@@ -111,3 +111,34 @@ def test_the_bundle_uses_the_default_file_and_all_folders_unless_the_user_choose
 
 def test_the_readme_has_the_line_by_which_the_registry_knows_the_package() -> None:
     assert f"<!-- mcp-name: {SERVER['name']} -->" in (pack.CHECKOUT / "README.md").read_text()
+
+
+CLAUDE, GEMINI = ROOT / ".claude-plugin", ROOT / ".gemini-extension"
+
+
+def test_the_plugins_have_the_version_and_the_skill_of_this_package() -> None:
+    plugin, listed, extension = (
+        json.loads(path.read_text())
+        for path in (
+            CLAUDE / "plugin.json",
+            CLAUDE / "marketplace.json",
+            GEMINI / "gemini-extension.json",
+        )
+    )
+    shown = (plugin, extension, *listed["plugins"])
+    assert {(each["name"], each["version"]) for each in shown} == {("mcpvectordb", __version__)}
+    for folder in (ROOT / plugin["skills"], GEMINI / "skills"):
+        assert (folder / "mcpvectordb" / "SKILL.md").read_text() == hosts.SKILL.read_text()
+
+
+def test_the_plugins_have_the_hooks_that_setup_enters_and_a_server_that_starts() -> None:
+    claude = json.loads((CLAUDE / "plugin.json").read_text())["hooks"]
+    gemini = json.loads((GEMINI / "hooks" / "hooks.json").read_text())["hooks"]
+    for host, found in (("gemini", gemini), ("claude-code", claude)):
+        entered = hosts.hook_entries(host, "", program=["mcpvectordb"])
+        shown = json.dumps({event: [each] for event, each in entered.items()})
+        assert json.loads(shown.replace(" --host claude-code", "")) == found
+    for file in (CLAUDE / "plugin.json", GEMINI / "gemini-extension.json"):
+        (entry,) = json.loads(file.read_text())["mcpServers"].values()
+        assert entry["args"][0] == "serve"
+        options.parse(entry["args"][1:], {})
