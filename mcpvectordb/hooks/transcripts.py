@@ -22,12 +22,16 @@ _NOT_SAID = re.compile(
     r"\s*(?:<(?:command-|local-command-|bash-|system-reminder|user_instructions|environment_context"
     r"|turn_aborted)|\[Request interrupted)"
 )
+# What Gemini CLI puts before a prompt: the answers of hooks, ours among them.
+_OF_HOOKS = re.compile(r"\s*(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
 _SPEAKERS: dict[str, MemorySource] = {
     "user": "user",
     "assistant": "agent",
     "gemini": "agent",
     "user_message": "user",
     "agent_message": "agent",
+    "UserMessage": "user",
+    "AgentMessage": "agent",
 }
 
 
@@ -45,10 +49,11 @@ def read(path: Path, session: str, start: int = 0) -> list[Turn]:
         content = file.read(MOST_BYTES)
     if path.suffix == ".json":  # one object: Gemini CLI before it wrote lines
         return list(_of_whole(content, session))
-    turns, end = [], start
+    # Newer versions of Codex tell a message as an item, older ones as an event of its own.
+    items, turns, end = b'"item_completed"' in content, [], start
     for line in content.splitlines(keepends=True):
         end += len(line)
-        if line.endswith(b"\n") and (found := _turn(_decoded(line), f"{session} {end}")):
+        if line.endswith(b"\n") and (found := _turn(_decoded(line), f"{session} {end}", items)):
             turns.append(Turn(**found, end=end))
     return turns
 
@@ -68,13 +73,18 @@ def _decoded(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _turn(entry: dict[str, Any], place: str) -> dict[str, Any] | None:
+def _turn(entry: dict[str, Any], place: str, items: bool = False) -> dict[str, Any] | None:
     """The fields of the turn that an entry is; None if it is none."""
     message, kind = entry, entry.get("type")
     content = entry.get("content")
     if kind == "event_msg" and isinstance(entry.get("payload"), dict):  # Codex
         message = entry["payload"]
-        kind, content = message.get("type"), message.get("message")
+        if isinstance(item := message.get("item"), dict):
+            kind, content = item.get("type"), item.get("content")
+        elif items:
+            return None
+        else:
+            kind, content = message.get("type"), message.get("message")
     elif isinstance(entry.get("message"), dict):  # Claude Code
         if entry.get("isMeta") or entry.get("isSidechain") or entry.get("isCompactSummary"):
             return None
@@ -82,6 +92,8 @@ def _turn(entry: dict[str, Any], place: str) -> dict[str, Any] | None:
         content = message.get("content")
     source = _SPEAKERS.get(str(kind))
     text = _text(content)
+    if before := _OF_HOOKS.match(text):
+        text = text[before.end() :]
     if source is None or not text.strip() or _NOT_SAID.match(text):
         return None
     id = entry.get("uuid") or entry.get("id")
@@ -103,7 +115,7 @@ def _text(content: object) -> str:
 
 
 def _block(block: object) -> str:
-    if not isinstance(block, dict) or block.get("type", "text") != "text" or block.get("thought"):
+    if not isinstance(block, dict) or str(block.get("type", "text")).lower() != "text":
         return ""
     text = block.get("text")
-    return text if isinstance(text, str) else ""
+    return text if isinstance(text, str) and not block.get("thought") else ""

@@ -73,7 +73,7 @@ GEMINI: list[dict[str, Any]] = [
         "id": "m1",
         "timestamp": "2026-11-18T10:00:00Z",
         "type": "user",
-        "content": [{"text": "Which tea?"}],
+        "content": [{"text": "<hook_context>Notes\n<b></hook_context>\n\nWhich tea?"}],
     },
     {
         "id": "m2",
@@ -86,7 +86,36 @@ GEMINI: list[dict[str, Any]] = [
     {"id": "m3", "type": "info", "content": "Request cancelled."},
     {"$set": {"lastUpdated": "2026-11-18T10:00:06Z"}},
 ]
-LAYOUTS = {"claude-code": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI}
+# As Codex 0.169 writes it; the old events may stand beside it.
+CODEX_ITEMS: list[dict[str, Any]] = [
+    *CODEX,
+    {
+        "timestamp": "2026-11-18T10:00:01Z",
+        "type": "event_msg",
+        "payload": {
+            "type": "item_completed",
+            "item": {"type": "UserMessage", "content": [{"type": "text", "text": "Which tea?"}]},
+        },
+    },
+    {
+        "timestamp": "2026-11-18T10:00:05Z",
+        "type": "event_msg",
+        "payload": {
+            "type": "item_completed",
+            "item": {
+                "type": "AgentMessage",
+                "id": "item_0",
+                "content": [{"type": "Text", "text": "Sencha."}],
+            },
+        },
+    },
+]
+LAYOUTS = {
+    "claude-code": CLAUDE_CODE,
+    "codex": CODEX,
+    "codex items": CODEX_ITEMS,
+    "gemini": GEMINI,
+}
 
 
 def written(path: Path, entries: list[dict[str, Any]]) -> Path:
