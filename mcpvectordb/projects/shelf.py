@@ -26,6 +26,7 @@ from mcpvectordb.documents import libraries
 from mcpvectordb.errors import Damaged, InvalidInput, NotFound, quoted
 from mcpvectordb.history import clock
 from mcpvectordb.memories.rows import inside
+from mcpvectordb.metadata import storable
 from mcpvectordb.projects import folders
 from mcpvectordb.projects.folders import AUTO, ProjectFolder, checked_name
 from mcpvectordb.ranking.why_empty import unknown_name
@@ -302,12 +303,17 @@ class Projects:
 def merge(sql: Sql, other: Sql) -> None:
     """Take the projects of another file, too; raises Damaged for values that are never written."""
     for key, theirs in _all(other).items():
-        for name, stamp in theirs.items():
-            checked_name(name)
-            if not isinstance(stamp, int) or not 0 <= stamp <= clock.LAST:
-                raise Damaged(f"the project {name!r:.100} has the stamp {stamp!r:.50}")
-        ours = _names(sql, key)
-        _remember(sql, key, {**theirs, **ours, **_later(theirs, ours)})
+        unite(sql, key, theirs)
+
+
+def unite(sql: Sql, key: str, theirs: Mapping[Any, Any]) -> None:
+    """Add names that the project with a key has had elsewhere; raises Damaged or InvalidInput."""
+    for name, stamp in theirs.items():
+        checked_name(name)
+        if not isinstance(stamp, int) or not 0 <= stamp <= clock.LAST:
+            raise Damaged(f"the project {name!r:.100} has the stamp {stamp!r:.50}")
+    ours = _names(sql, storable(key, "settings"))
+    _remember(sql, key, {**theirs, **ours, **_later(theirs, ours)})
 
 
 def _later(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:

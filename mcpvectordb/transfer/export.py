@@ -183,12 +183,14 @@ class ExportSnapshot:
     def settings(self) -> dict[str, Any]:
         """What the file settles for all texts: chunk sizes, precision, indexed metadata keys.
 
-        Also the folders from which libraries were ingested, by which the paths of documents begin.
+        Also the folders from which libraries were ingested, by which the paths of documents begin,
+        and the names of projects by what they are known by.
         """
         kept = self._sql.execute(
             "SELECT name, value FROM settings "
             "WHERE name IN ('chunk_size', 'chunk_overlap', 'embeddings', 'indexed_metadata') "
-            "OR CASE WHEN ?1 IS NULL THEN name GLOB 'folders:*' ELSE name = 'folders:' || ?1 END",
+            "OR CASE WHEN ?1 IS NULL THEN name GLOB 'folders:*' OR name GLOB 'project:*' "
+            "ELSE name = 'folders:' || ?1 END",
             (self.library,),
         )
         return {name: json.loads(value) for name, value in kept}

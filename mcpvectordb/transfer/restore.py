@@ -29,6 +29,7 @@ from mcpvectordb.index.spans import ReceivedItem
 from mcpvectordb.memories.items import MemoryItems
 from mcpvectordb.memories.shelf import Memories
 from mcpvectordb.metadata import decode, storable
+from mcpvectordb.projects import shelf as projects
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
 from mcpvectordb.transfer.items import ImportReport, OwnRecord
@@ -91,11 +92,17 @@ class Restore:
                         self._encoder.adopt(sql, made_by, *settings)
                 self._encoder.ensure_model()
             # What the exported file settled and a new one has not: the metadata keys of memories
-            # that it indexed, and the folders from which libraries were ingested.
+            # that it indexed, and the folders from which libraries were ingested. Projects are
+            # known by what either file knows them by.
             settled = headers[0].get("settings")
             known = "SELECT 1 FROM settings WHERE name = ?"
             with self._file.writing() as sql:
                 for name, said in settled.items() if isinstance(settled, Mapping) else ():
+                    if name.startswith(projects.PROJECT) and isinstance(said, Mapping):
+                        try:
+                            projects.unite(sql, name.removeprefix(projects.PROJECT), said)
+                        except (InvalidInput, Damaged) as error:
+                            self._report.skip(name[:200], str(error))
                     if not isinstance(said, list) or sql.execute(known, (name,)).fetchone():
                         continue
                     if name == "indexed_metadata":

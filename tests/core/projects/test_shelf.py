@@ -321,3 +321,23 @@ def test_a_folder_that_was_moved_is_given_to_its_project(db: Database, tmp_path:
         db.projects.move("app", tmp_path / "nowhere")
     with pytest.raises(NotFound):
         db.projects.move("other", tmp_path / "moved")
+
+
+def test_an_export_has_the_projects_and_an_import_unites_them(
+    two: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "app").mkdir()
+    two.projects.resolve(tmp_path / "app")
+    two.export_to(tmp_path / "all.jsonl")
+    with Database(tmp_path / "new.db") as db:
+        db.import_from(tmp_path / "all.jsonl", embed=False)
+        assert [each.name for each in db.projects.browse()] == ["app"]
+        assert db.projects.resolve(tmp_path / "app", remember=False).key.startswith("path:")
+    header, *lines = (tmp_path / "all.jsonl").read_text().splitlines()
+    hostile = json.loads(header)
+    hostile["settings"]["project:name:x"] = {"a/b": 1}
+    (tmp_path / "hostile.jsonl").write_text("\n".join([json.dumps(hostile), *lines, ""]))
+    with Database(tmp_path / "other.db") as db:
+        report = db.import_from(tmp_path / "hostile.jsonl", embed=False)
+        assert "project:name:x" in str(report)
+        assert [each.name for each in db.projects.browse()] == ["app"]
