@@ -121,6 +121,8 @@ def _call(arguments: Sequence[str]) -> tuple[HookCall, str]:
     if not isinstance(said, dict):
         raise ValueError("the host's input is no JSON object")
     place = options["--db"] or Config.data_folder() / "notes.db"
+    if "://" in str(place):
+        raise ValueError("hooks need a file, and not what was published: name one by --db")
     call = HookCall(options["--host"], event, said, Path(place).expanduser())
     return call, f"{call.host} {event} {call.session}"
 

@@ -52,6 +52,19 @@ def test_a_model_reads_every_reply(host: str, path: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("host", "command"),
+    [
+        ("Claude Code", ["plugin", "validate", str(ROOT)]),
+        ("Gemini CLI", ["extensions", "validate", str(ROOT / ".gemini-extension")]),
+    ],
+)
+def test_a_host_finds_our_plugin_valid(host: str, command: list[str], tmp_path: Path) -> None:
+    checked = HOSTS[host]._replace(prepare=lambda _: (command, {}))
+    done = checked.run(Setting(tmp_path, "", [], {}))
+    assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
     ("host", "name"),
     [("Claude Code", "claude-code"), ("Gemini CLI", "gemini"), ("Codex", "codex")],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -168,10 +169,23 @@ def test_whatever_is_wrong_is_a_line_in_the_log_and_no_failure(
     assert len(log.read_text().splitlines()) == 1
 
 
-def test_a_broken_database_is_a_line_in_the_log(place: Path) -> None:
+def test_a_broken_database_is_a_line_in_the_log(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place / "notes.db").write_bytes(b"no database" * 1_000)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
     assert main(["SessionStart", "--db", str(place / "notes.db")]) == 0
-    assert "failed" in (place / "data" / LOG).read_text()
+    assert "failed: NotOurFile" in (place / "data" / LOG).read_text()
+
+
+def test_what_was_published_is_no_place_for_turns(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    assert main(["Stop", "--db", "postgresql://me@host/notes"]) == 0
+    assert "hooks need a file" in (place / "data" / LOG).read_text()
+    assert {each.name for each in place.iterdir()} == {"data", "tea"}
 
 
 def test_the_log_is_bounded(place: Path) -> None:
