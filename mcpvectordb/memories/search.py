@@ -17,7 +17,7 @@ from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
-from mcpvectordb.memories.surroundings import Conversations, turns_of
+from mcpvectordb.memories.surroundings import Conversations, KnownTurns, turns_of
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import OwnerRetriever
 from mcpvectordb.ranking.ranker import (
@@ -123,8 +123,10 @@ class MemorySearch:
         embedding: QueryEmbedding | str,
         allowed: MemoryFilter,
     ) -> Ranking:
+        turns = turns_of(sql, self._store.fulltext.memory)
+        owned = turns if turns.seq is not None else None
         meaning = (
-            OwnerRetriever(sql, self._index, embedding)
+            OwnerRetriever(sql, self._index, embedding, owned)
             if isinstance(embedding, QueryEmbedding)
             else embedding
         )
@@ -136,7 +138,7 @@ class MemorySearch:
             words.narrowed(allowed),
             embedding,
             newest=True,
-            near=words.conversations(allowed),
+            near=words.conversations(allowed, turns),
         )
         weigh = partial(_weights, sql)
         if question.fusion == "convex":
@@ -255,7 +257,7 @@ class _Words:
         """How many memories are searched."""
         return self._keyword.searched(self._sql, which.memories)
 
-    def conversations(self, which: MemoryFilter) -> Neighbourhood | None:
+    def conversations(self, which: MemoryFilter, turns: KnownTurns) -> Neighbourhood | None:
         """What surrounds memories, by the words of the question and the names and times in it.
 
         None for words that are to be found exactly as a parser reads them.
@@ -265,7 +267,7 @@ class _Words:
         exact = self.query.required or self.query.excluded
         return Conversations(
             self._sql,
-            turns_of(self._sql, self._fulltext.memory),
+            turns,
             self.query.content_words,
             self._period,
             None if exact else which,

@@ -69,7 +69,8 @@ _LINKS = (
     "FROM contexts x WHERE x.id IN (SELECT value FROM json_each(?))"
 )
 _SAID = (
-    "SELECT x.id, x.source, x.created_at, x.metadata, substr(c.tile, 1, ?) "
+    "SELECT x.id, x.source, x.created_at, x.metadata, substr(c.tile, 1, ?), coalesce(c.id, 0), "
+    "coalesce((SELECT max(z.id) FROM context_chunks z WHERE z.owner = x.id), -1) "
     "FROM contexts x LEFT JOIN context_chunks c ON c.owner = x.id AND c.position = 0"
 )
 
@@ -79,6 +80,7 @@ _EVERY_LINK = (
     "WINDOW thread AS (PARTITION BY thread ORDER BY created_at, id)"
 )
 TURNS = "turns"  # the key of what a process keeps of all turns
+TURN_BYTES = 64  # of memory that one takes
 
 
 def speaker(metadata: str | None, head: str | None) -> str:
@@ -136,39 +138,41 @@ def _by_id(rows: Iterable[Sequence[int]], lines: int) -> ById:
 
 @dataclass(slots=True)
 class KnownTurns:
-    """Where memories stand in their threads, and who said them.
+    """Where memories stand in their threads, who said them, and which passages they have.
 
     beside   the ids of those before and after each, 0 for none
-    by       who said it: twice the speaker's place in `names`, and one for an agent
+    said     who said it: twice the speaker's place in `names`, and one for an agent; then the ids
+             of its first and its last passage
     seq      the change that all memories are known as of; None if what is not known is to be read
     """
 
     beside: ById = field(default_factory=lambda: _by_id((), 2))
-    by: ById = field(default_factory=lambda: _by_id((), 1))
+    said: ById = field(default_factory=lambda: _by_id((), 3))
     names: list[str] = field(default_factory=lambda: [""])
     places: dict[str, int] = field(default_factory=lambda: {"": 0})
     seq: int | None = None
+    order: Places | None = None  # of the memories by their passages
 
     @property
     def size(self) -> int:
         """How many bytes of memory this takes."""
-        return 40 * len(self.by.ids) + 200 * len(self.names)
+        return TURN_BYTES * len(self.said.ids) + 200 * len(self.names)
 
     def read_beside(self, sql: Sql, ids: Ids) -> ById:
         """The memories before and after these."""
         return _by_id(sql.execute(_LINKS, (json.dumps(ids.tolist()),)), 2)
 
-    def read_by(self, sql: Sql, ids: Ids | None = None) -> ById:
-        """Who said these memories, or all."""
+    def read_said(self, sql: Sql, ids: Ids | None = None) -> ById:
+        """Who said these memories, or all, and their passages."""
         chosen = "WHERE x.id IN (SELECT value FROM json_each(?))" if ids is not None else ""
         bindings = (json.dumps(ids.tolist()),) if ids is not None else ()
         rows = sql.execute(f"{_SAID} {chosen}", (_HEAD, *bindings))
         return _by_id(
             (
-                (id, 2 * self._place(speaker(said, head)) + (source == "agent"))
-                for id, source, _, said, head in rows
+                (id, 2 * self._place(speaker(given, head)) + (source == "agent"), first, last)
+                for id, source, _, given, head, first, last in rows
             ),
-            1,
+            3,
         )
 
     def _place(self, name: str) -> int:
@@ -187,9 +191,34 @@ class KnownTurns:
         return replace(
             self,
             beside=self.beside.updated(moved, self.read_beside(sql, moved)),
-            by=self.by.updated(ids, self.read_by(sql, ids)),
+            said=self.said.updated(ids, self.read_said(sql, ids)),
             seq=seq,
+            order=None,
         )
+
+    # The passages of one memory were stored together, so their ids follow each other.
+
+    def chunks_of(self, sql: Sql, owners: Sequence[int]) -> dict[int, int]:
+        """The passages of these memories, with the memory of each."""
+        ids = np.array(owners, np.int64)
+        _, first, last = self.said.of(ids)
+        counts = np.where(first, last - first + 1, 0)
+        places = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+        chunks = np.repeat(first, counts) + places
+        return dict(zip(chunks.tolist(), np.repeat(ids, counts).tolist(), strict=True))
+
+    def owner_of(self, sql: Sql, ids: Sequence[int]) -> dict[int, int]:
+        """The memory of each of these passages that exists."""
+        _, first, last = self.said.values
+        if not len(first):
+            return {}
+        if self.order is None:
+            self.order = first.argsort(kind="stable")
+        chunks = np.array(ids, np.int64)
+        places = self.order[first.searchsorted(chunks, "right", self.order) - 1]
+        there = (first[places] <= chunks) & (chunks <= last[places])
+        owners = self.said.ids[places[there]]
+        return dict(zip(chunks[there].tolist(), owners.tolist(), strict=True))
 
 
 def turns_of(sql: Sql, memory: ResidentEntries | None) -> KnownTurns:
@@ -209,10 +238,10 @@ def turns_of(sql: Sql, memory: ResidentEntries | None) -> KnownTurns:
             turns = known.followed(sql, seq, changed)
         else:
             count = sql.execute("SELECT count(*) FROM contexts").get
-            if not memory.has_room(40 * count):
+            if not memory.has_room(TURN_BYTES * count):
                 return KnownTurns()
             turns = KnownTurns(_by_id(sql.execute(_EVERY_LINK), 2), seq=seq)
-            turns.by = turns.read_by(sql)
+            turns.said = turns.read_said(sql)
         memory.put(MEMORIES, TURNS, turns)
         return turns
 
@@ -242,10 +271,11 @@ class Conversations:
 
     def beside(self, ids: Sequence[int]) -> list[int]:
         """The turns before and after these, as far as they may be found, too."""
-        own = np.unique(np.array(ids, np.int64))
-        if self._which is None or not self._turn_taking(own):
+        own = distinct(np.array(ids, np.int64))
+        beside = self._beside(own)
+        if self._which is None or not self._turn_taking(own, beside):
             return []
-        near: list[int] = np.setdiff1d(self._beside(own), np.append(own, 0)).tolist()
+        near: list[int] = np.setdiff1d(beside, np.append(own, 0)).tolist()
         if self._which.condition == filters.EVERYTHING:
             return near
         rows = self._sql.execute(
@@ -257,19 +287,18 @@ class Conversations:
 
     def around(self, ids: Ids) -> Surroundings | None:
         """What surrounds these candidates, None if nothing does; ids ascend."""
-        share = self._turn_taking(ids)
+        steps = [self._beside(ids)]
+        share = self._turn_taking(ids, steps[0])
         legs = self._legs(ids)
         if not share:
             return Surroundings(None, 1.0, legs) if legs else None
-        steps = [self._beside(ids)]
         for _ in NEAR[1:]:
-            before, after = steps[-1]
-            steps.append(np.stack([self._beside(before)[0], self._beside(after)[1]]))
-        every = np.unique(np.concatenate([ids, *(side for step in steps for side in step)]))
-        every = every[every > 0]
+            before, after = self._beside(steps[-1].ravel())
+            steps.append(np.stack([before[: len(ids)], after[len(ids) :]]))
+        near = np.concatenate(steps)
+        every = distinct(np.append(ids, near))
         found = self._count(every)
-        own = every.searchsorted(ids)
-        places = [[np.where(side, every.searchsorted(side), -1) for side in step] for step in steps]
+        own, places = every.searchsorted(ids), np.where(near, every.searchsorted(near), -1)
         weight = share * context_weight(found.lengths[own])
         words = window_scores(found, own, places, weight)
         return Surroundings(words, 1 - (1 - MEANING) * share, legs)
@@ -286,16 +315,14 @@ class Conversations:
         """Who said these."""
         turns = self._turns
         if turns.seq is None:
-            new = np.setdiff1d(ids, np.append(turns.by.ids, 0))
-            turns.by = turns.by.updated(new, turns.read_by(self._sql, new))
-        [by] = turns.by.of(ids)
-        return np.asarray(by)
+            new = np.setdiff1d(ids, np.append(turns.said.ids, 0))
+            turns.said = turns.said.updated(new, turns.read_said(self._sql, new))
+        by: Ids = turns.said.of(ids)[0]
+        return by
 
-    def _turn_taking(self, ids: Ids) -> float:
+    def _turn_taking(self, ids: Ids, beside: Ids) -> float:
         """The share of these memories, 0 to 1, before or after which somebody else speaks."""
-        beside = self._beside(ids)
-        every = np.union1d(ids, beside)
-        every = every[every > 0]
+        every = distinct(np.append(ids, beside))
         return turn_taking(every, self._by(every), ids, beside)
 
     def _legs(self, ids: Ids) -> list[tuple[Numbers, float]]:
@@ -303,13 +330,13 @@ class Conversations:
         legs = []
         by = self._by(ids) // 2
         names = self._turns.names
-        named = [place for place in np.unique(by).tolist() if self._is_named(names[place])]
+        named = [place for place in distinct(by).tolist() if self._is_named(names[place])]
         if named:
             legs.append((np.isin(by, named).astype(np.float64), SPEAKER))
         if self._period is not None:
             chosen = "WHERE x.id IN (SELECT value FROM json_each(?))"
             rows = self._sql.execute(f"{_SAID} {chosen}", (_HEAD, json.dumps(ids.tolist())))
-            days = {id: day(*said) for id, _, *said in rows}
+            days = {id: day(*said) for id, _, *said, _, _ in rows}
             known = [days.get(id) for id in ids.tolist()]
             near = np.array([self._period.closeness(each) if each else 0.0 for each in known])
             if near.any():
@@ -328,8 +355,7 @@ def turn_taking(every: Ids, by: Ids, own: Ids, beside: Ids) -> float:
     """
     if not len(own):
         return 0.0
-    _, inverse, counts = np.unique(by, return_inverse=True, return_counts=True)
-    speak = counts[inverse] >= max(2, len(every) // RARELY)
+    speak = np.bincount(by)[by] >= max(2, len(every) // RARELY)
     speaking = np.where(speak, by, by % 2)
     others = speaking[np.minimum(every.searchsorted(beside), len(every) - 1)]
     turns = (beside > 0) & (others != speaking[every.searchsorted(own)])
@@ -341,25 +367,28 @@ def context_weight(lengths: Numbers) -> float:
     return float(np.sqrt(SHORT / max(SHORT, lengths.mean()))) if len(lengths) else 1.0
 
 
-def window_scores(
-    found: Occurrences, own: Places, steps: Sequence[Sequence[Places]], weight: float
-) -> Numbers:
+def window_scores(found: Occurrences, own: Places, near: Places, weight: float) -> Numbers:
     """The BM25 of rows (`own`: their places) with the rows beside them, which count by `weight`.
 
-    `steps` has the places of those before and after each at every distance, -1 for none. Terms are
-    weighted by how many of the rows that may be found have them, by a formula that is never
-    negative: a thread may have few rows, and names in most of them.
+    `near` has the places of those before and after each at every distance, -1 for none: a line for
+    each. Terms are weighted by how many of the rows that may be found have them, by a formula that
+    is never negative: a thread may have few rows, and names in most of them.
     """
-    counts, lengths = found.counts[:, own], found.lengths[own]
-    usual = 1.0
-    for near, sides in zip(NEAR, steps, strict=True):
-        usual += len(sides) * near * weight
-        for places in sides:
-            there = places >= 0
-            counts = counts + near * weight * np.where(there, found.counts[:, places], 0.0)
-            lengths = lengths + near * weight * np.where(there, found.lengths[places], 0.0)
+    weights = weight * np.repeat(NEAR, 2)
+    rows = np.vstack([found.counts, found.lengths])
+    beside = np.append(rows, np.zeros((len(rows), 1)), axis=1)[:, near]  # of none, the zeros
+    every = rows[:, own] + np.einsum("d,tdn->tn", weights, beside)
+    counts, lengths = every[:-1], every[-1]
+    usual = 1.0 + weights.sum()
     norms = K1 * (1 - B + B * lengths / (usual * found.average))
     rare = np.maximum(found.rows - found.frequencies, 0) + 0.5
     idf = np.log1p(rare / (found.frequencies + 0.5))
     scores: Numbers = (idf[:, None] * counts * (K1 + 1) / (counts + norms)).sum(axis=0)
     return scores
+
+
+def distinct(ids: Ids) -> Ids:
+    """The distinct ones of these numbers that are not 0, ascending: quicker than `np.unique`."""
+    ordered = np.sort(ids, axis=None)
+    ordered = ordered[ordered.searchsorted(1) :]
+    return ordered[np.append(ordered[1:] != ordered[:-1], True)] if len(ordered) else ordered

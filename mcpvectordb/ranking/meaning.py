@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcpvectordb.index.arrays import CodedRows
 from mcpvectordb.index.chunks import ChunkIndex, QueryEmbedding
@@ -71,13 +71,28 @@ class MeaningRetriever:
         return found
 
 
-class OwnerRetriever:
-    """Ranks whole items for one query, each by its nearest passage (`passage`)."""
+class Owned(Protocol):
+    """Which passages belong to which items."""
 
-    def __init__(self, sql: Sql, index: ChunkIndex, query: QueryEmbedding) -> None:
-        self._sql, self._index = sql, index
+    def owner_of(self, sql: Sql, ids: Sequence[int]) -> dict[int, int]:
+        """The owner of each of these passages that exists."""
+
+    def chunks_of(self, sql: Sql, owners: Sequence[int]) -> dict[int, int]:
+        """The passages of these owners, with the owner of each."""
+
+
+class OwnerRetriever:
+    """Ranks whole items for one query, each by its nearest passage (`passage`).
+
+    `owned` knows which passages are whose, if not the index.
+    """
+
+    def __init__(
+        self, sql: Sql, index: ChunkIndex, query: QueryEmbedding, owned: Owned | None = None
+    ) -> None:
+        self._sql, self._owned = sql, owned or index
         self._passages = MeaningRetriever(sql, index, query)
-        self._owners: dict[int, int] = {}
+        self._owners: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self.passage: dict[int, int] = {}
 
     def nearest(self, allowed: Allowed, limit: int) -> Ranked:
@@ -96,9 +111,9 @@ class OwnerRetriever:
         best = np.full(len(ids), np.nan)
         np.fmax.at(best, np.searchsorted(ids, owners), cosines)
         if not near:
-            known = np.flatnonzero(~np.isnan(cosines))
-            for place in known[np.argsort(cosines[known], kind="stable")]:
-                self.passage[int(owners[place])] = int(chunks[place])  # the nearest comes last
+            order = np.argsort(cosines, kind="stable")  # the nearest of each comes last, then NaN
+            order = order[: np.count_nonzero(~np.isnan(cosines))]
+            self.passage |= zip(owners[order].tolist(), chunks[order].tolist(), strict=True)
         return best
 
     def exact(self, ids: Sequence[int]) -> dict[int, float]:
@@ -109,7 +124,7 @@ class OwnerRetriever:
 
     def look_up(self, ids: Sequence[int]) -> None:
         """Read the exact cosines of items that meaning has not found."""
-        owner = self._index.chunks_of(self._sql, ids)
+        owner = self._owned.chunks_of(self._sql, ids)
         found = self._passages.exact(list(owner))
         for chunk in sorted(found, key=found.__getitem__):  # the nearest of each comes last
             self.passage[owner[chunk]] = chunk
@@ -117,20 +132,22 @@ class OwnerRetriever:
     def _ranked(
         self, rank: Callable[[Allowed, int], Ranked], allowed: Allowed, limit: int
     ) -> Ranked:
-        best = best_of_owners(self._sql, self._index, partial(rank, allowed), limit, limit + 20)
+        best = best_of_owners(self._sql, self._owned, partial(rank, allowed), limit, limit + 20)
         self.passage |= {id: chunk for id, (chunk, _) in best.items()}
         return [(id, cosine) for id, (_, cosine) in best.items()][:limit]
 
     def _chunks_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ascending ids of the passages of items, and the item of each; looked up once."""
-        if not self._owners:
-            self._owners = self._index.chunks_of(self._sql, ids.tolist())
-        chunks = np.array(sorted(self._owners), np.int64)
-        return chunks, np.array([self._owners[chunk] for chunk in chunks.tolist()], np.int64)
+        if self._owners is None:
+            found = self._owned.chunks_of(self._sql, ids.tolist())
+            chunks, owners = (np.fromiter(each, np.int64) for each in (found, found.values()))
+            order = chunks.argsort()
+            self._owners = chunks[order], owners[order]
+        return self._owners
 
 
 def best_of_owners(
-    sql: Sql, index: ChunkIndex, rank: Callable[[int], Ranked], wanted: int, depth: int
+    sql: Sql, owned: Owned, rank: Callable[[int], Ranked], wanted: int, depth: int
 ) -> dict[int, tuple[int, float]]:
     """(best passage, score) of the owners of the best passages, best first.
 
@@ -139,7 +156,7 @@ def best_of_owners(
     """
     while True:
         passages = rank(depth)
-        owner = index.owner_of(sql, [id for id, _ in passages])
+        owner = owned.owner_of(sql, [id for id, _ in passages])
         best: dict[int, tuple[int, float]] = {}
         for id, score in passages:
             if id in owner:

@@ -28,7 +28,7 @@ from mcpvectordb.memories.surroundings import (
 from mcpvectordb.memories.surroundings import day as said_on
 from tests.support import Letters, kept_keys, scaled
 
-NOBODY = np.full(1, -1)
+NOBODY = np.full((2 * len(NEAR), 1), -1)
 CHAT = [
     "Ann: Where did you go on holiday this summer?",
     "Ben: To a small island, by boat!",
@@ -242,13 +242,11 @@ def test_an_occurrence_beside_a_turn_adds_to_its_score_and_less_than_its_own(
     counts: list[int], distance: int, weight: float
 ) -> None:
     rows = occurrences([[0, 1, *counts]], [10] * 6)
-    empty = (NOBODY, NOBODY)
 
     def score(own: int, near: int | None) -> float:
-        steps = [empty] * len(NEAR)
-        if near is not None:
-            steps[distance] = (np.array([near]), NOBODY)
-        return float(window_scores(rows, np.array([own]), steps, weight)[0])
+        places = NOBODY.copy()
+        places[2 * distance] = -1 if near is None else near
+        return float(window_scores(rows, np.array([own]), places, weight)[0])
 
     assert score(0, None) == 0.0 <= score(0, 1) <= score(1, None)
     assert (score(0, 1) > 0) == (weight > 0)
@@ -256,15 +254,10 @@ def test_an_occurrence_beside_a_turn_adds_to_its_score_and_less_than_its_own(
 
 def test_the_nearer_of_two_neighbours_counts_more() -> None:
     rows = occurrences([[0, 1]], [10, 10])
-    near, none = (np.array([1]), NOBODY), (NOBODY, NOBODY)
-    scores = [
-        float(
-            window_scores(
-                rows, np.array([0]), [near if at == place else none for at in range(len(NEAR))], 1.0
-            )[0]
-        )
-        for place in range(len(NEAR))
-    ]
+    near = [NOBODY.copy() for _ in NEAR]
+    for distance, places in enumerate(near):
+        places[2 * distance] = 1
+    scores = [float(window_scores(rows, np.array([0]), each, 1.0)[0]) for each in near]
     assert scores == sorted(scores, reverse=True) and scores[-1] > 0
 
 
