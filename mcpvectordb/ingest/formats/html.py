@@ -13,7 +13,13 @@ from lxml import etree
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.ingest.formats.charset import bom, charset, decode
-from mcpvectordb.ingest.formats.html_content import HEADINGS, INLINE, SILENT, main_content
+from mcpvectordb.ingest.formats.html_content import (
+    HEADINGS,
+    INLINE,
+    LONGEST_LABEL,
+    SILENT,
+    main_content,
+)
 from mcpvectordb.records import Parsed, Source
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w:.-]+)""", re.IGNORECASE)
@@ -96,6 +102,8 @@ def _metadata(root: Any) -> dict[str, str]:
     metadata = {key: value for key, value in known.items() if value}
     for key, value in _linked_data(root):
         metadata.setdefault(key, value)
+    if "author" not in metadata:
+        metadata["author"] = _first(_bylines(root))
     title = "".join(root.xpath("(//title)[1]//text()"))
     metadata["title"] = _first([title, *map(meta.get, _TITLES)])
     declared = (root.get("lang"), root.get("{http://www.w3.org/XML/1998/namespace}lang"))
@@ -105,6 +113,14 @@ def _metadata(root: Any) -> dict[str, str]:
     if "published" not in metadata:
         metadata["published"] = _first(time.get("datetime") for time in root.iter("time"))
     return metadata
+
+
+def _bylines(root: Any) -> Iterator[str]:
+    """What is marked as the name of an author, without "By"."""
+    for element in root.xpath("//*[@rel='author' or @itemprop='author' or @class='byline']"):
+        name = markdown.line("".join(element.itertext()))
+        if len(name) <= LONGEST_LABEL:
+            yield re.sub(r"^by ", "", name, flags=re.IGNORECASE)
 
 
 def _linked_data(root: Any) -> Iterator[tuple[str, str]]:
@@ -132,8 +148,10 @@ LAYOUT = frozenset(["table", "pre", *HEADINGS])
 DEEPEST_INDENT = 8
 WIDEST_SPAN = 20
 TALLEST_SPAN = 200
-FEWEST_WORDS = 3
+FEWEST_WORDS = 6
 """Words of a text that describes an image; fewer are its name or a label."""
+LONGEST_CAPTION = 1000
+"""Characters of the text around an image that may repeat its description."""
 
 _AROUND_IMAGE = frozenset("a picture span p figure".split())
 _SPACE = re.compile(r"[ \t\n]+")
@@ -185,6 +203,7 @@ class _MarkdownWriter:
         self.lists: list[int | None] = []
         self.marker = ""
         self.quotes = 0
+        self.images: set[str] = set()  # descriptions, of which each is written once
         self.code: Any = None
         self.table: _HtmlTable | None = None
 
@@ -197,7 +216,9 @@ class _MarkdownWriter:
         if tag == "br":
             self.inline.append("\v")
         elif tag == "img" and self.code is None:
-            self.text(_described(element))
+            described = _described(element)
+            self.text(described if described not in self.images else "")
+            self.images.add(described)
         elif tag in ("code", "kbd", "samp", "tt") and self.code is None:
             self.inline.append("`")
         elif self.table:
@@ -331,8 +352,14 @@ def _described(image: Any) -> str:
     around = image
     while (outer := around.getparent()) is not None and outer.tag in _AROUND_IMAGE:
         around = outer
-    alone = around is image or not any(text.strip() for text in around.itertext())
-    return f"![{alt}]" if alone else ""
+    if around is not image and any(text.strip() for text in around.itertext()):
+        return ""
+    words = set(alt.lower().split())
+    for outer in islice(around.iterancestors(), 3):
+        said = "".join(islice(outer.itertext(), 200)).lower()
+        if len(said) < LONGEST_CAPTION and 2 * len(words.intersection(said.split())) >= len(words):
+            return ""
+    return f"![{alt}]"
 
 
 def _number(value: str | None, most: int) -> int:

@@ -9,7 +9,7 @@ quarter. Each of three steps gives way where the page would lose too much (boile
    body of an article, an article, the main element, a division with a telling name. Of the last two
    and of a page without marks, it is the smallest element with nearly all of the weight.
 3. In the content, lists of links and boxes with a linked heading are left out if they are repeated,
-   come last or are announced as related.
+   come last or are announced as related, and so are labels: bylines, dates, credits, buttons.
 
 If less than a fifth of the weight is left in the end, only menus, headers and footers are left out.
 """
@@ -47,7 +47,7 @@ KEPT_SHARE = 1 / 3
 """Share of a page's weight with which an element is no boilerplate, and may be the content."""
 LEAST_SHARE = 0.2
 """Share of a page's weight that must be left, unless it was comments."""
-NEARLY_ALL = 0.85
+NEARLY_ALL = 0.75
 """Share of the weight of the page, or of its main element, that the content in it has."""
 ENOUGH = 1000
 """Weight of a text from which comments are left out, however many they are."""
@@ -57,6 +57,12 @@ SHORT = 40
 """Weight below which a block is as likely a label as a sentence."""
 TEASER = 400
 """Most weight of a box that only leads to another page."""
+LONGEST_LABEL = 100
+"""Characters of a block up to which it may be a label: a byline, a credit, an announcement."""
+ANNOUNCED_SHARE = 0.25
+"""Most of the weight of the content that follows an announcement such as "Related articles"."""
+LEAST_POST = 200
+"""Weight of a post from which on the comments below it are left out, if it is marked as one."""
 MOST = 0.7
 """Share of the weight of several marked elements that makes one of them the content."""
 HEADLINE = 25
@@ -162,12 +168,17 @@ class _WebPage:
             each
             for each in self.elements
             if each.tag in _COMMENT_TAGS
-            and any(not _COMMENTS.isdisjoint(_ends(name)) for name in _names(each))
+            and any(not _COMMENTS.isdisjoint(_parts(name)) for name in _names(each))
         }
         if not found:
             return found
+        kind = _declared_kind(self.elements)
+        if kind == "forum":
+            return set()
         left = self.weights(silent | found)[self.body]
         enough = min(ENOUGH, KEPT_SHARE * self.weights(silent)[self.body])
+        if kind == "article":
+            enough = min(enough, LEAST_POST)
         return found if left >= enough else set()
 
     # Content
@@ -184,6 +195,7 @@ class _WebPage:
         roots = [*self.above(chosen, skip, weights), chosen]
         if not _is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
+            skip = skip | self.announced(chosen, skip) | self.labels(chosen, skip)
         return roots, frozenset(skip | _empty_headings(chosen, skip))
 
     def marked_content(self, weights: dict[Any, int]) -> Any:
@@ -281,6 +293,50 @@ class _WebPage:
         enough = KEPT_SHARE * weights[root] <= weight and sums[0][root] <= 2 * left
         return found if enough else set()
 
+    def announced(self, root: Any, skip: set[Any]) -> set[Any]:
+        """The parts that a label such as "Related articles" announces, with the label."""
+        weights, gone = self.weights(skip), self.inside(skip)
+        most = ANNOUNCED_SHARE * weights[root]
+        found: set[Any] = set()
+        for element in root.iter():
+            if element in gone or element is root or not isinstance(element.tag, str):
+                continue
+            if element.tag in INLINE or not _ANNOUNCEMENT.fullmatch(_text(element)):
+                continue
+            start = element
+            while (around := start.getparent()) is not root and _text(around) == _text(element):
+                start = around
+            part = [start, *_section(start)]
+            if (weight := sum(weights[each] for each in part)) <= most:
+                found.update(part)
+                most -= weight
+        return found
+
+    def labels(self, root: Any, skip: set[Any]) -> set[Any]:
+        """Blocks that say who, when or what to press: bylines, dates, credits, buttons.
+
+        Before the first paragraph, everything as short as a label is one of them.
+        """
+        gone = self.inside(skip)
+        blocks = [
+            each
+            for each in root.iter()
+            if isinstance(each.tag, str) and each not in gone and each.tag not in INLINE
+        ]
+        prose = sum(self.own[each] >= 2 * SHORT for each in blocks)
+        leads, found = prose >= FEWEST_PARAGRAPHS, set[Any]()
+        for block in blocks:
+            leads = leads and self.own[block] < 2 * SHORT
+            leads = leads and (block is root or block.tag not in _ENDS_LEAD)
+            if block.tag in HEADINGS or block.tag in _TABLE or not _is_leaf(block):
+                continue
+            text = _text(block)
+            if len(text) <= LONGEST_LABEL and (
+                _LABEL.fullmatch(text) or (leads and block.tag != "li" and self.own[block] < SHORT)
+            ):
+                found.add(block)
+        return found
+
     def link_sums(self, skip: Set[Any]) -> tuple[dict[Any, int], dict[Any, int], dict[Any, int]]:
         """Characters of text of every element, those in links, and the number of links."""
         text = [len((each.text or "").strip()) for each in self.elements]
@@ -319,6 +375,8 @@ def _together(marked: list[Any], weights: dict[Any, int]) -> Any:
     """The one marked element with most of their weight, or the element that holds them all."""
     found = set(marked)
     outer = [each for each in marked if found.isdisjoint(each.iterancestors())]
+    # One article may be there several times, for screens of different sizes.
+    outer = list({(weights[each], _text(each)): each for each in reversed(outer)}.values())
     largest = max(outer, key=lambda each: weights[each], default=None)
     if largest is None or weights[largest] >= MOST * sum(weights[each] for each in outer):
         return largest
@@ -328,8 +386,11 @@ def _together(marked: list[Any], weights: dict[Any, int]) -> Any:
 
 
 def _teasers(elements: Iterable[Any]) -> set[Any]:
-    """Boxes of which several stand side by side and begin with a heading that leads elsewhere."""
-    headed: set[Any] = set()
+    """Boxes that begin with a heading that leads elsewhere.
+
+    Several stand side by side, or it is an article in an article.
+    """
+    headed, lone = set[Any](), set[Any]()
     boxes: dict[tuple[Any, str], list[Any]] = {}
     for heading in elements:
         if heading.tag not in HEADINGS:
@@ -342,9 +403,11 @@ def _teasers(elements: Iterable[Any]) -> set[Any]:
             if box in headed:
                 break
             headed.add(box)
-            if leads and box.tag in ("article", "div", "li", "section", "a"):
+            if leads and box.tag == "article" and not _is_outside(box, "article"):
+                lone.add(box)
+            elif leads and box.tag in ("article", "div", "li", "section", "a"):
                 boxes.setdefault((box.getparent(), box.tag), []).append(box)
-    return {box for group in boxes.values() if len(group) > 1 for box in group}
+    return lone | {box for group in boxes.values() if len(group) > 1 for box in group}
 
 
 def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:
@@ -356,6 +419,36 @@ def _empty_headings(root: Any, skip: set[Any]) -> set[Any]:
         if gone and all(gone) and not any((each.tail or "").strip() for each in below):
             empty.add(heading)
     return empty
+
+
+def _section(heading: Any) -> list[Any]:
+    """The elements after this one up to the next heading of its rank, or to the end."""
+    rank = HEADINGS.get(heading.tag, 6)
+    return list(takewhile(lambda each: HEADINGS.get(each.tag, 7) > rank, heading.itersiblings()))
+
+
+def _is_leaf(block: Any) -> bool:
+    """Whether a block has no blocks in it."""
+    return all(each.tag in INLINE for each in block.iterdescendants() if isinstance(each.tag, str))
+
+
+def _declared_kind(elements: Iterable[Any]) -> str:
+    """The kind of page that its metadata declare: "forum", "article" or ""."""
+    said = []
+    for element in elements:
+        if element.tag == "meta":
+            said.append(element.get("content") or "" if _is_about(element) else "")
+        elif element.tag == "script" and element.get("type") == "application/ld+json":
+            said += _SCHEMA_TYPE.findall(element.text or "")
+        said += [element.get("itemtype") or ""]
+        if element.tag in ("html", "body"):
+            said += _names(element)
+    text = " ".join(filter(None, said))
+    return "forum" if _FORUM.search(text) else "article" if _ARTICLE.search(text) else ""
+
+
+def _is_about(meta: Any) -> bool:
+    return (meta.get("property") or meta.get("name") or "").lower() in ("og:type", "generator")
 
 
 def _has_text(element: Any) -> bool:
@@ -388,7 +481,8 @@ _ARTICLE_BODY = re.compile(
 )
 _DOCUMENTATION = frozenset("mw-parser-output markdown-body rst-content theme-doc-markdown".split())
 _CONTENT = re.compile(
-    r"content|main|(?:main|page|docs)-?content|mw-content-text|documentwrapper|"
+    r"content|main|(?:main|page|docs|primary)[-_]?contents?|contents?[-_]?main|"
+    r"main[-_]?(?:column|area|body)|mw-content-text|documentwrapper|"
     r"post|story|article|entry|hentry",
     re.IGNORECASE,
 )
@@ -401,6 +495,26 @@ _RELATED = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_LABEL = 60
+_SCHEMA_TYPE = re.compile(r'"@type"\s*:\s*"(\w+)"')
+_FORUM = re.compile(
+    r"DiscussionForumPosting|QAPage|phpbb|vbulletin|xenforo|discourse|mybb|smf|invision|flarum|"
+    r"nodebb|vanilla|\bbbpress\b|\bforum\b",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"(?:^|\b|news|blog|tech)(?:article|posting|recipe)\b", re.IGNORECASE)
+FEWEST_PARAGRAPHS = 3
+_ENDS_LEAD = HEADINGS.keys() - {"h1"} | frozenset("ul ol dl table pre blockquote figure".split())
+_TABLE = frozenset("td th dd dt pre".split())
+
+
+def _one_of(kind: str) -> re.Pattern[str]:
+    """One expression for all lines of a kind; a label may have punctuation around it."""
+    lines = Path(__file__).with_name("page_labels.txt").read_text("utf-8").splitlines()
+    known = [text for line in lines for each, _, text in [line.partition(": ")] if each == kind]
+    return re.compile(rf"\W*(?:{'|'.join(known)})\W*", re.IGNORECASE)
+
+
+_LABEL, _ANNOUNCEMENT = _one_of("label"), _one_of("announcement")
 
 
 def _is_named_boilerplate(element: Any) -> bool:
@@ -438,7 +552,7 @@ def _text(element: Any) -> str:
     """The first characters of an element's text."""
     text = ""
     for part in element.itertext():
-        text += part
+        text += part[: 3 * _LONGEST_LABEL]
         if len(text) > 2 * _LONGEST_LABEL:
             break
     return text.strip()
@@ -461,10 +575,15 @@ def _names_boilerplate(name: str) -> bool:
     )
 
 
-@lru_cache(maxsize=8192)
 def _ends(name: str) -> tuple[str, str]:
-    """The first and the last word of a name; none of that of a state or a layout."""
+    """The first and the last word of a name."""
+    parts = _parts(name)
+    return (parts[0], parts[-1]) if parts else ("", "")
+
+
+@lru_cache(maxsize=8192)
+def _parts(name: str) -> list[str]:
+    """The words of a name; none of that of a state or a layout."""
     parts = [each.lower() for each in _WORD.findall(name[:100])]
-    if not parts or not _STATES.isdisjoint(parts) or parts[-1] in _LAST_STATES:
-        return "", ""
-    return parts[0], parts[-1]
+    is_state = parts and (not _STATES.isdisjoint(parts) or parts[-1] in _LAST_STATES)
+    return [] if is_state else parts

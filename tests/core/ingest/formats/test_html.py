@@ -33,13 +33,14 @@ def body(*parts: str) -> str:
 def test_the_content_is_kept_without_boilerplate_and_metadata_comes_from_the_head() -> None:
     parsed = read(NEWS, "a.html")
     assert parsed.text == (
-        f"# Quiet harbour\n\nBy Ann Author\n\n{WORDS.strip()}\n\n## The boats\n\n{WORDS}"
+        f"# Quiet harbour\n\n{WORDS.strip()}\n\n## The boats\n\n{WORDS}"
         "See how nets are mended.\n\n- one boat\n- two boats\n  - a small one\n"
     )
     assert parsed.title == "Quiet harbour — The Gazette"
     assert parsed.metadata == {
         "description": "A morning at the harbour.",
         "language": "en-GB",
+        "author": "Ann Author",
         "canonical_url": "https://example.org/harbour",
         "published": "2024-05-01T08:00:00Z",
         "modified": "2024-05-02",
@@ -118,7 +119,7 @@ def test_code_is_fenced_with_its_language_and_line_breaks() -> None:
     ('<img alt="A chart of sales by year">', "![A chart of sales by year]"), ('<img alt="logo">', ""), ("<img>", ""),
     ('<figure><a href="/x"><img alt="A chart of sales by year"></a></figure>', "![A chart of sales by year]"),
     ('<figure><img alt="A chart of sales by year"><figcaption>Sales</figcaption></figure>', "Sales"),
-    ('<p>By <img alt="Portrait of Ann Author"> Ann</p>', "By  Ann"), ('<img alt="港の工房の写真">', "![港の工房の写真]"),
+    ('<p>Drawn for <img alt="A portrait of Ann the author"> Ann</p>', "Drawn for  Ann"), ('<img alt="港の工房の写真">', "![港の工房の写真]"),
 ])  # fmt: skip
 def test_an_image_that_stands_alone_is_there_with_its_description(image: str, found: str) -> None:
     text = body(f"<p>{WORDS}</p>{image}<p>{WORDS}</p>")

@@ -159,6 +159,52 @@ def test_comments_are_left_out_however_many_they_are_but_a_forum_keeps_them() ->
     assert "barges" in text(f"<article><h1>A</h1><p>{SENTENCE}</p>{comments}</article>")
 
 
+def test_comments_below_a_short_post_are_left_out_but_replies_in_a_forum_are_not() -> None:
+    replies = f'<div class="comment-list"><div class="comment"><p>{SENTENCE}</p></div></div>'
+    post = f"<article><h1>A</h1>{f'<p>{SENTENCE}</p>'.replace('boats', 'rafts') * 3}{replies * 9}"
+    kind = '<script type=\'application/ld+json\'>{{"@type": "{}"}}</script>'
+    assert "boats" not in text(kind.format("BlogPosting") + post)
+    assert text(kind.format("DiscussionForumPosting") + post).count("boats") == 9
+
+
+# Labels and announcements
+
+
+@pytest.mark.parametrize("label", [
+    "By Ann Author and Bo Writer", "May 3, 2024", "Updated 3. Mai 2024, 10:15", "4 min read", "Advertisement", "Share Tweet Email",
+    "Photo: Ann Author", "Carl Court/Getty Images", "READ THE REST", "12 Comments", "© 2024 The Gazette",
+])  # fmt: skip
+def test_a_label_is_left_out_wherever_it_stands(label: str) -> None:
+    assert label not in text(f"<article>{ARTICLE}<div>{label}</div>{ARTICLE}</article>")
+
+
+@pytest.mark.parametrize("line", [
+    "By stars.", "He was born on May 3, 2024.", "More was said.", "300 g flour", "Print was dead.", "Chorus:",
+])  # fmt: skip
+def test_a_short_sentence_in_the_text_is_no_label(line: str) -> None:
+    assert line in text(f"<article>{ARTICLE}<p>{line}</p>{ARTICLE}</article>")
+
+
+def test_what_a_label_announces_is_left_out_up_to_the_next_heading_of_its_rank() -> None:
+    box = f"<h2>Related articles</h2><p>{SENTENCE.replace('boats', 'barges')}</p>"
+    found = text(f"<article>{ARTICLE}{box}<h2>The nets</h2>{ARTICLE}</article>")
+    assert "barges" not in found
+    assert "Related" not in found
+    assert "## The nets" in found
+    whole = text(f"<article><h2>Related articles</h2>{ARTICLE}</article>")
+    assert whole.count("boats") == 16
+
+
+def test_an_article_that_is_there_three_times_is_read_once() -> None:
+    found = text(f'<div><div itemprop="articleBody">{ARTICLE}</div></div>' * 3)
+    assert found.count("boats") == 16
+
+
+def test_an_article_in_an_article_with_a_linked_heading_is_a_teaser() -> None:
+    inner = f'<article><h3><a href="/x">Rafts</a></h3><p>{SENTENCE}</p></article>'
+    assert "Rafts" not in text(f"<article>{ARTICLE}{inner}{ARTICLE}</article>")
+
+
 def test_a_column_beside_the_text_is_not_in_the_content_although_both_are_in_the_main_element() -> (
     None
 ):
