@@ -355,8 +355,10 @@ class Memories:
                         2025-11-29T10:00:00+02:00 …
         """
         checked_page(limit, offset)
-        chosen, window = rows.compile_filter(**which, dialect=self._file.dialect), (limit, offset)
+        window = (limit, offset)
         with self._file.reading() as sql:
+            wide = rows.is_wide(sql, which.get("project"))
+            chosen = rows.compile_filter(**which, wide=wide, dialect=self._file.dialect)
             if as_of is not None:
                 past = self.versioned.past(sql, as_of, chosen, window, images)
                 return Page(items=tuple(past))
@@ -442,7 +444,8 @@ class Memories:
         )
         with self._file.deadline(), self._file.reading() as sql:
             then = rows.then(sql, as_of, self._clock())
-            chosen = rows.compile_filter(**which, **then, dialect=self._file.dialect)
+            wide = rows.is_wide(sql, which.get("project"))
+            chosen = rows.compile_filter(**which, **then, wide=wide, dialect=self._file.dialect)
             found = self._search.search(asked, chosen)
         if found.hits:
             return found

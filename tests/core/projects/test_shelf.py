@@ -5,11 +5,26 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mcpvectordb import Chunk, Config, Damaged, Database, Hit, InvalidInput, Memory, NotFound
+from mcpvectordb import (
+    Chunk,
+    Config,
+    Damaged,
+    Database,
+    Entry,
+    Hit,
+    InvalidInput,
+    Memory,
+    NotFound,
+)
+from mcpvectordb.memories import rows
 from mcpvectordb.projects import folders
 from tests.core.projects.test_folders import git, git_only, repository
+from tests.support import Letters
 
 
 @pytest.fixture
@@ -341,3 +356,33 @@ def test_an_export_has_the_projects_and_an_import_unites_them(
         report = db.import_from(tmp_path / "hostile.jsonl", embed=False)
         assert "project:name:x" in str(report)
         assert [each.name for each in db.projects.browse()] == ["app"]
+
+
+@given(
+    st.lists(st.text("ap/-.0 é", min_size=1, max_size=4).filter(str.strip), max_size=8),
+    st.text("ap-.0é", min_size=1, max_size=2),
+)
+def test_a_project_has_the_thread_of_its_name_and_those_below_it_however_it_is_read(
+    threads: list[str], project: str
+) -> None:
+    with Database(":memory:", embedder=Letters()) as db:
+        db.memories.add_many(
+            [Entry(thread=each, source="user", text=f"pump {n}") for n, each in enumerate(threads)]
+        )
+        expected = {
+            number
+            for number, each in enumerate(threads, 1)
+            if each.strip() == project or each.strip().startswith(f"{project}/")
+        }
+        with db._file.reading() as sql:
+            for wide in (False, True):
+                chosen = rows.compile_filter(project=project, wide=wide)
+                found = sql.execute(
+                    f"SELECT x.id FROM contexts x WHERE {chosen.condition}", chosen.bindings
+                )
+                assert {id for (id,) in found} == expected
+                ids = np.arange(1, len(threads) + 1)
+                assert set(ids[chosen.memories.mask(sql, ids)]) == expected
+        assert {each.id for each in db.memories.browse(limit=50, project=project)} == expected
+        hits = db.memories.search("pump", limit=50, project=project)
+        assert {hit.item.id for hit in hits} == expected
