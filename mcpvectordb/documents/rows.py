@@ -185,12 +185,12 @@ def selected(sql: Sql, condition: str, *bindings: Any) -> dict[int, Document]:
         bindings,
     )
     found = {}
-    for key, *values, root, chunks in rows:
-        named = dict(zip(COLUMNS, values, strict=True))
+    for key, *values, stored, root, chunks in rows:
         found[key] = Document(
-            **{**named, "metadata": metadata.decode(named["metadata"])},
+            **dict(zip(COLUMNS, values, strict=False)),
+            metadata={} if stored == "{}" else metadata.decode(stored),
             chunks=chunks,
-            path=path(named["library"], named["source"], root or ""),
+            path=path(values[1], values[2], root or ""),
         )
     return found
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb.errors import Damaged, InvalidInput
@@ -334,8 +333,8 @@ FINE = 254  # steps into which a query's rounding errors are divided
 # If a filter allows at most one in so many rows, comparing their codes is cheaper than all signs.
 SIGN_SHARE = 32
 # The power of the number of rows that sign bits choose as candidates: of the true ten nearest they
-# miss some in a thousand, from 10,000 rows to a million.
-CANDIDATE_POWER = 2 / 3
+# miss some in a thousand, from 10,000 rows to a million. What is fused with words needs fewer.
+CANDIDATE_POWER, FUSED_POWER = 2 / 3, 0.6
 # Signs of a query's components below this share of their root mean square are mostly noise.
 LARGE = 0.75
 SIGN_DIMENSION = 256  # below this, Hamming distances are too coarse to choose candidates
@@ -344,7 +343,8 @@ FORBIDDEN = 2**8 - 1  # the distance of a row that a filter does not allow
 ROUNDING = 1e-5  # upper bound of the rounding error of a code's cosine
 WIDENED = 512  # rows that numpy widens at once: they fit into the processor's cache
 EXACT = 2**24 // 127**2  # products of two int8 that float32 can add without rounding
-SIGN_BLOCK = 50_000  # rows whose signs are compared at once: they fit into the processor's cache
+# Rows whose signs are made, and compared, at once: they fit into the processor's cache.
+SIGN_BLOCK, SIGNS_AT_ONCE = 50_000, 8_192
 
 
 def encode(rows: Floats) -> NDArray[np.int8]:
@@ -432,16 +432,13 @@ class CodedRows:
 
     ids: NDArray[np.int64]
     codes: NDArray[np.int8]
+    lengths: NDArray[np.float32]
 
     @classmethod
     def of(cls, ids: Sequence[int], embeddings: Floats) -> CodedRows:
         """The codes of embeddings."""
-        return cls(np.array(ids, np.int64), encode(embeddings))
-
-    @cached_property
-    def lengths(self) -> NDArray[np.float32]:
-        """The length of each code."""
-        return code_lengths(self.codes)
+        codes = encode(embeddings)
+        return cls(np.array(ids, np.int64), codes, code_lengths(codes))
 
     def cosines(self, query: Floats) -> NDArray[np.float64]:
         """The cosine of each row's code to a query."""
@@ -539,7 +536,7 @@ class Codes:
         may be. The code of a zero embedding is arbitrary: if one may be among the nearest of few
         rows, all of these are candidates.
         """
-        signed = self._sign_candidates(query, limit, alive, allowed)
+        signed = self._sign_candidates(query, limit, alive, allowed, CANDIDATE_POWER)
         rows = np.flatnonzero(allowed) if signed is None else signed
         if len(rows) > limit:
             coded = CodedQuery.of(query)
@@ -559,7 +556,7 @@ class Codes:
 
         See `nearest` for `alive` and `allowed`. Equal cosines come in the order of the ids.
         """
-        signed = self._sign_candidates(query, limit, alive, allowed)
+        signed = self._sign_candidates(query, limit, alive, allowed, FUSED_POWER)
         rows = np.flatnonzero(allowed) if signed is None else signed
         cosines = self._cosines(CodedQuery.of(query), rows)
         return ranked(self._ids[rows], cosines, limit)
@@ -575,21 +572,26 @@ class Codes:
             rows = np.concatenate([rows, self._ascending + added])
             rows = rows[np.argsort(self._ids[rows])]
         rows = rows[alive[rows]]
-        return CodedRows(self._ids[rows], self._codes[rows])
+        return CodedRows(self._ids[rows], self._codes[rows], self._lengths[rows])
 
     def _sign_candidates(
-        self, query: Floats, limit: int, alive: NDArray[np.bool_], allowed: NDArray[np.bool_]
+        self,
+        query: Floats,
+        limit: int,
+        alive: NDArray[np.bool_],
+        allowed: NDArray[np.bool_],
+        power: float,
     ) -> NDArray[np.int64] | None:
         """The allowed rows that are nearest by sign bits; None if all are to be compared.
 
         Two directions that enclose an angle a differ in the sign of a random component with
         probability a / pi, so the Hamming distance of the signs estimates the angle (SimHash:
         Charikar, 2002). Its error shrinks with the number of components, hence SIGN_DIMENSION; how
-        many candidates make up for it is measured (CANDIDATE_POWER). All rows at the largest
+        many candidates make up for it is measured (`power`, of the number of rows). All rows at the largest
         distance that is needed are taken, so the result does not depend on the order of the rows.
         """
         rows = int(np.count_nonzero(allowed))
-        count = max(self._tuning.sign_candidates, int(rows**CANDIDATE_POWER), 4 * limit)
+        count = max(self._tuning.sign_candidates, int(rows**power), 4 * limit)
         few = max(self._tuning.sign_rows, int(np.count_nonzero(alive)) // SIGN_SHARE, count)
         if self._centre is None or rows <= few or self.dimension < SIGN_DIMENSION:
             return None
@@ -607,16 +609,16 @@ class Codes:
         mean = float(centred @ centred / len(centred)) ** 0.5
         large = _words(sizes > max(LARGE * mean, np.partition(sizes, -MOST_SIGNS)[-MOST_SIGNS]))
         signs = _words(centred > 0)
-        distances = np.zeros(rows, np.uint8)
-        differing, counts = np.empty(SIGN_BLOCK, np.uint64), np.empty(SIGN_BLOCK, np.uint8)
-        for start in range(0, rows, SIGN_BLOCK):
-            part = slice(start, min(start + SIGN_BLOCK, rows))
-            words, ones = differing[: part.stop - start], counts[: part.stop - start]
-            for plane, sign, matters in zip(self._signs[:, part], signs, large, strict=True):
-                np.bitwise_xor(plane, sign, out=words)
-                np.bitwise_and(words, matters, out=words)
-                np.bitwise_count(words, out=ones)
-                distances[part] += ones
+        distances = np.empty(rows, np.uint8)
+        differing = np.empty((len(signs), min(rows, SIGNS_AT_ONCE)), np.uint64)
+        counts = np.empty(differing.shape, np.uint8)
+        for start in range(0, rows, SIGNS_AT_ONCE):
+            part = slice(start, min(start + SIGNS_AT_ONCE, rows))
+            words, ones = differing[:, : part.stop - start], counts[:, : part.stop - start]
+            np.bitwise_xor(self._signs[:, part], signs[:, None], out=words)
+            np.bitwise_and(words, large[:, None], out=words)
+            np.bitwise_count(words, out=ones)
+            np.add.reduce(ones, axis=0, dtype=np.uint8, out=distances[part])
         return distances
 
     def _cosines(self, query: CodedQuery, rows: NDArray[np.int64]) -> NDArray[np.float64]:

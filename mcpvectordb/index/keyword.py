@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -351,14 +351,20 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class TermPostings:
-    """How often a term is in the rows at `places` (None: everywhere), of the first `covered`."""
+    """How often a term is in the rows at `places` (None: everywhere), of the first `covered`.
+
+    `shares` are these counts as BM25 takes them, but for the term's weight, in single precision and
+    for rows of this `average` length; they are made when a query first needs them.
+    """
 
     places: NDArray[np.int32] | None
     counts: NDArray[np.uint16]
     rows: int  # that have it, deleted ones included
     covered: int
     version: int  # of the Rows that the places belong to
-    size: int  # in bytes of memory
+    size: int  # in bytes of memory, shares included
+    shares: NDArray[np.float32]
+    average: float = 0.0
 
     @property
     def having(self) -> NDArray[np.int32]:
@@ -366,6 +372,14 @@ class TermPostings:
         if self.places is not None:
             return self.places
         return np.flatnonzero(self.counts).astype(np.int32)
+
+    def shared(self, rows: Rows) -> TermPostings:
+        """The same with its shares of rows."""
+        shares = self.counts.astype(np.float32)
+        shares /= shares + (
+            rows.rough_norms if self.places is None else rows.rough_norms[self.places]
+        )
+        return replace(self, shares=shares, average=rows.average)
 
     def frequency(self, among: NDArray[np.bool_] | None) -> int:
         """The number of rows that have the term, of all or of those in a mask."""
@@ -476,10 +490,13 @@ class Postings:
             else:
                 found = self._uncovered(sql, rows, each, before.covered if before else 0)
             read[key] = before, found
-        made = {key: self._made(rows, *found) for key, found in read.items()}
-        for key, postings in made.items():
-            memory.put(self._table, key, postings)
-        terms |= made
+        terms |= {key: self._made(rows, *found) for key, found in read.items()}
+        new = {
+            key: term.shared(rows) for key, term in terms.items() if term.average != rows.average
+        }
+        for key, term in new.items():
+            memory.put(self._table, key, term)
+        terms |= new
         return {each: terms[key] for each, key in keys.items()}
 
     def _uncovered(self, sql: Sql, rows: Rows, expression: str, covered: int) -> fts5.Counts:
@@ -505,14 +522,15 @@ class Postings:
         if known is not None:
             places = np.concatenate([known.having, places])
             whole = np.concatenate([known.counts[known.counts > 0], whole])
-        having = len(places)
-        if having > DENSE * len(rows.ids):
-            everywhere = np.zeros(len(rows.ids), np.uint16)
-            everywhere[places] = whole
-            size = everywhere.nbytes
-            return TermPostings(None, everywhere, having, len(rows.ids), rows.version, size)
-        size = places.nbytes + whole.nbytes
-        return TermPostings(places, whole, having, len(rows.ids), rows.version, size)
+        having, covered, one = len(places), len(rows.ids), 10  # bytes of a place, count and share
+        none = np.empty(0, np.float32)
+        if having <= DENSE * covered:
+            size = one * having
+            return TermPostings(places, whole, having, covered, rows.version, size, none)
+        everywhere = np.zeros(covered, np.uint16)
+        everywhere[places] = whole
+        size = (one - places.itemsize) * covered
+        return TermPostings(None, everywhere, having, covered, rows.version, size, none)
 
 
 def _followed(sql: Sql, table: str, rows: Rows, seq: int, changed: Sequence[int]) -> Rows | None:
@@ -588,11 +606,11 @@ class Bm25Scorer:
         self.full_score, self.code_share = full_score(query, rows.count, frequencies)
         self._scores = np.zeros(len(rows.ids), np.float32)
         for each, weight in self._terms:
-            places = slice(len(each.counts)) if each.places is None else each.places
-            counts = each.counts.astype(np.float32)
-            counts /= counts + rows.rough_norms[places]
-            counts *= weight * (K1 + 1)
-            self._scores[places] += counts
+            shares = each.shares * np.float32(weight * (K1 + 1))
+            if each.places is None:
+                self._scores[: len(shares)] += shares
+            else:
+                self._scores[each.places] += shares
         for term in query.exclusions:
             self._scores[postings[term].having] = 0
         if rows.deleted:

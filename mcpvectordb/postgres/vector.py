@@ -135,6 +135,7 @@ class CodedCandidates:
         return CodedRows(
             np.concatenate([self._known.ids[known], others.ids]),
             np.concatenate([self._known.codes[known], others.codes]),
+            np.concatenate([self._known.lengths[known], others.lengths]),
         )
 
     def _read(self, ids: Sequence[int]) -> CodedRows:

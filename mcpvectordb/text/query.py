@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mcpvectordb.text.tokens import CAMEL, CJK, ENGLISH, WORD, bigrams, camel_parts, stop_words
 
@@ -110,6 +111,7 @@ class Query:
         return list(dict.fromkeys(content or words))[:MAX_DISTINCT_TERMS]
 
 
+@lru_cache(maxsize=64)  # a question is asked of documents and of memories, and page by page
 def parse_query(text: str) -> Query:
     """Parse any string as a query of words, "quoted phrases" and -exclusions; never fails.
 
