@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -306,8 +305,8 @@ def _query_bigrams(run: str) -> list[str]:
 def _terms(word: str) -> Iterator[str]:
     """The terms to search for because of one word of a query."""
     plain = _bare(word)
-    if plain.casefold() in ENGLISH:  # don't is one word
-        yield plain
+    if (plain.isascii() and plain.isalpha() and plain.islower()) or plain.casefold() in ENGLISH:
+        yield plain  # most words; don't is one, too
     elif CJK.search(plain):
         yield from _cjk_terms(plain)
     elif _is_code(plain):
@@ -358,11 +357,11 @@ def _content(terms: Sequence[Term]) -> list[Term]:
 
 
 def _bounded(terms: Iterable[str]) -> tuple[str, ...]:
-    seen: Counter[str] = Counter()
+    seen: dict[str, int] = {}
     kept = []
     for term in terms:
         if term in seen or len(seen) < MAX_DISTINCT_TERMS:
-            seen[term] += 1
+            seen[term] = seen.get(term, 0) + 1
             if seen[term] <= MAX_REPEATS:
                 kept.append(term)
     return tuple(kept)
