@@ -16,7 +16,8 @@ from typing import Any
 
 from mcpvectordb.memories.memory import MemorySource, Turn
 
-MOST_BYTES = 20_000_000  # that are read at once; the rest is read by the next hook
+ENOUGH = 20_000_000  # bytes with a turn in them; the rest is read by the next hook
+LONGEST_LINE = 20_000_000  # bytes; a longer one is no turn
 # What Claude Code and Codex write in the place of a person.
 _NOT_SAID = re.compile(
     r"\s*(?:<(?:command-|local-command-|bash-|system-reminder|user_instructions|environment_context"
@@ -35,26 +36,32 @@ _SPEAKERS: dict[str, MemorySource] = {
 }
 
 
-def read(path: Path, session: str, start: int = 0) -> list[Turn]:
+def read(path: Path, session: str, start: int = 0, *, enough: int = ENOUGH) -> list[Turn]:
     """The turns of a transcript that end after `start`; of a file that was made anew, all.
+
+    Of a long transcript they are those up to `enough` bytes further, and at least one.
 
     The last line counts only when it is complete: a host may be writing it.
     """
+    if path.suffix == ".json":  # one object: Gemini CLI before it wrote lines
+        return list(_of_whole(path.read_bytes(), session))
+    turns: list[Turn] = []
+    items = False  # newer versions of Codex tell a message as an item, older ones as an event
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
             if file.read(1) != b"\n":
                 start = 0
                 file.seek(0)
-        content = file.read(MOST_BYTES)
-    if path.suffix == ".json":  # one object: Gemini CLI before it wrote lines
-        return list(_of_whole(content, session))
-    # Newer versions of Codex tell a message as an item, older ones as an event of its own.
-    items, turns, end = b'"item_completed"' in content, [], start
-    for line in content.splitlines(keepends=True):
-        end += len(line)
-        if line.endswith(b"\n") and (found := _turn(_decoded(line), f"{session} {end}", items)):
-            turns.append(Turn(**found, end=end))
+        end = start
+        for line in file:
+            end += len(line)
+            if not line.endswith(b"\n") or (turns and end - start > enough):
+                break
+            items = items or b'"item_completed"' in line
+            if len(line) <= LONGEST_LINE:
+                found = _turn(_decoded(line), f"{session} {end}", items)
+                turns += [Turn(**found, end=end)] if found else []
     return turns
 
 

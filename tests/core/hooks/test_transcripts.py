@@ -86,9 +86,10 @@ GEMINI: list[dict[str, Any]] = [
     {"id": "m3", "type": "info", "content": "Request cancelled."},
     {"$set": {"lastUpdated": "2026-11-18T10:00:06Z"}},
 ]
-# As Codex 0.169 writes it; the old events may stand beside it.
+# As Codex 0.169 writes it.
 CODEX_ITEMS: list[dict[str, Any]] = [
-    *CODEX,
+    CODEX[0],
+    {"type": "event_msg", "payload": {"type": "task_started", "item": None}},
     {
         "timestamp": "2026-11-18T10:00:01Z",
         "type": "event_msg",
@@ -151,6 +152,16 @@ def test_a_line_that_is_being_written_is_read_when_it_is_complete(tmp_path: Path
     assert read(path, "s", first.end) == []
     path.write_text(path.read_text() + "\n")
     assert [turn.text for turn in read(path, "s", first.end)] == ["Sencha."]
+
+
+def test_a_long_transcript_is_read_bit_by_bit_to_its_end(tmp_path: Path) -> None:
+    bulk = {"type": "user", "message": {"content": [{"type": "tool_result", "content": "x" * 500}]}}
+    path = written(tmp_path / "t", [*[bulk] * 9, CLAUDE_CODE[1], *[bulk] * 9, CLAUDE_CODE[2]])
+    found, start = [], 0
+    while turns := read(path, "s", start, enough=300):
+        found += [turn.id for turn in turns]
+        start = turns[-1].end
+    assert found == ["u1", "u2"]
 
 
 def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from mcpvectordb.embedding.tokenizer import tokenizer_of
 from mcpvectordb.text.query import match_query, parse_query
 from mcpvectordb.text.tokens import (
     ENGLISH,
     OTHERS,
+    estimated_starts,
     is_foreign,
     is_non_latin,
     stop_words,
@@ -104,3 +106,12 @@ def test_english_and_code_are_not_foreign(text: str) -> None:
 )
 def test_a_text_is_non_latin_when_most_of_its_letters_are(text: str, expected: bool) -> None:
     assert is_non_latin(text) is expected
+
+
+def test_tokens_are_estimated_near_to_those_of_a_model_and_rather_above() -> None:
+    model = tokenizer_of()
+    for name in ("README.md", ".github/docs/agents.md", "mcpvectordb/hooks/run.py"):
+        text = (ROOT / name).read_text("utf-8")
+        starts = estimated_starts(text)
+        assert starts == sorted(set(starts))
+        assert 0.95 < len(starts) / model.count(text) < 1.5
