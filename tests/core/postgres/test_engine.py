@@ -539,3 +539,21 @@ def test_paths_below_the_folder_of_an_ingest_are_published(
             assert mine.path == theirs.path
             [same] = published.documents.browse(where={"path": mine.path})
             assert same.source == mine.source
+
+
+def test_a_project_has_the_same_in_a_published_database(
+    file: Database, postgres_url: str, tmp_path: Path
+) -> None:
+    for name in ("app", "app/docs", "app-2", "Apple"):
+        file.memories.add(name, "user", f"the pump of {name}")
+        file.documents.ingest_text(f"the pump of {name}", source=name, library=name)
+    file.publish(postgres_url, origin="one")
+    with Database(postgres_url, embedder=Letters()) as db:
+        found = [
+            {each.item.text for each in some.search("pump", project="app", limit=50)}
+            for some in (db, file)
+        ]
+        assert found == [{"the pump of app", "the pump of app/docs"}] * 2
+        assert db.projects.chosen("app") == "app"
+        assert db.projects.resolve(tmp_path).name == tmp_path.name
+        assert db.projects.browse() == []

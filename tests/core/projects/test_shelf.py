@@ -20,6 +20,7 @@ from mcpvectordb import (
     InvalidInput,
     Memory,
     NotFound,
+    Progress,
 )
 from mcpvectordb.memories import rows
 from mcpvectordb.projects import folders
@@ -386,3 +387,22 @@ def test_a_project_has_the_thread_of_its_name_and_those_below_it_however_it_is_r
         assert {each.id for each in db.memories.browse(limit=50, project=project)} == expected
         hits = db.memories.search("pump", limit=50, project=project)
         assert {hit.item.id for hit in hits} == expected
+
+
+def test_a_rename_that_was_killed_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    with Database(":memory:", embedder=Letters()) as db:
+        db.projects.resolve(tmp_path / "app")
+        entries = [Entry(thread=f"app/{n}", source="user", text=f"pump {n}") for n in range(600)]
+        db.memories.add_many(entries)
+
+        def killed(progress: Progress) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            db.projects.rename("app", "engine", progress=killed)
+        assert db.memories.count(project="engine") == 500
+        assert db.projects.resolve(tmp_path / "app").name == "app"
+        db.projects.rename("app", "engine")
+        assert db.memories.count(project="engine") == 600
+        assert db.projects.resolve(tmp_path / "app").name == "engine"
