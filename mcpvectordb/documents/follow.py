@@ -35,6 +35,7 @@ CLOSE_SECONDS = 2.0
 """How long `close` waits for the sync in progress; the next one finishes what it left."""
 
 KEPT, ELSEWHERE = "kept in step", "kept in step by another process"
+GONE = "which is gone; nothing was removed"
 
 log = logging.getLogger("mcpvectordb")
 
@@ -97,7 +98,7 @@ class FolderFollower:
 
     roots   returns the confirmed folders of libraries, by name; those that exist are watched
     sync    updates one library, without embedding anything
-    state   what is known of each library: `KEPT`, `ELSEWHERE` or an error
+    state   what is known of each library: `KEPT`, `ELSEWHERE`, `GONE` or an error
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class FolderFollower:
 
     def _follow(self, watched: dict[str, Path], roots: dict[str, Path]) -> None:
         """Sync what changes, until there are other libraries or folders to watch."""
-        gone = {name: f"{root} is gone" for name, root in roots.items() if name not in watched}
+        gone = dict.fromkeys(roots.keys() - watched.keys(), GONE)
         self.state = dict.fromkeys(watched, KEPT) | gone
         if not watched:
             self._stop.wait(self._look)
