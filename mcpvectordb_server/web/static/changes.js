@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { button, debounced, h, notify, plain, state, stored } from "./dom.js";
 import { counted, day } from "./format.js";
+import { link } from "./route.js";
 
 const SHELVES = [
 	["", "everything"],
@@ -110,8 +111,7 @@ function row(change, app, done, name) {
 			"div.row.between",
 			h(
 				"div",
-				first ? h("b", `${first.kind} `) : h("b", plain(change.action)),
-				first ? stored("span", first.title || first.name) : null,
+				first ? sentence(first) : h("b", plain(change.action)),
 				more,
 				h(
 					"div.small.muted",
@@ -126,6 +126,17 @@ function row(change, app, done, name) {
 		),
 		diff,
 	);
+}
+
+const OF_MEMORIES = { added: "Remembered in ", deleted: "Deleted a memory of " };
+
+/** What was done to an item, as one reads it; what is still there is a link. */
+function sentence(item) {
+	const memory = item.shelf === "memories";
+	const verb = memory ? (OF_MEMORIES[item.kind] ?? "Changed a memory of ") : `${item.kind} `;
+	const name = stored("span", item.title || item.name);
+	const id = memory && item.kind !== "deleted" && /^memory:(\d+)$/.exec(item.name)?.[1];
+	return [h("b", verb), id ? h("a", { href: link(["memory", id]) }, name) : name];
 }
 
 async function show(change, place, name) {
