@@ -11,10 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from mcpvectordb import maintenance
 from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
-from mcpvectordb.documents.shelf import Documents
 from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import Damaged, InvalidInput, ModelError, NotFound, ReadOnly
 from mcpvectordb.history.log import History, acting_as
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mcpvectordb.documents.shelf import Documents
     from mcpvectordb.filters import Where
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
@@ -106,8 +105,6 @@ class Database:
     would change something, and what only a file has, raises ReadOnly.
     """
 
-    documents: Documents
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -122,7 +119,6 @@ class Database:
         self._store = OpenStore(self._engine, self.config, self._tuning, embedder)
         self._file, self._indexes = self._store.file, self._store.indexes
         self._history, self._encoder = self._store.history, self._store.encoder
-        self.documents = Documents(self._store)
         self._file.register_check(self.check)
         self._encoder.drop_provisional()
 
@@ -139,6 +135,13 @@ class Database:
         return FileEngine(path, self.config, self._tuning)
 
     # Made, and their modules loaded, on first use: most processes need one shelf.
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The documents shelf: files, web pages and texts."""
+        from mcpvectordb.documents.shelf import Documents
+
+        return Documents(self._store)
 
     @cached_property
     def vectors(self) -> Vectors:
@@ -159,7 +162,7 @@ class Database:
         """Which project a folder belongs to, and what of this file belongs to a project."""
         from mcpvectordb.projects.shelf import Projects
 
-        return Projects(self._store, self.documents, self.memories)
+        return Projects(self._store, lambda: self.documents, self.memories)
 
     def _scope(self, project: str | None) -> ProjectScope | None:
         return None if project is None else self.projects.scope(project)
@@ -434,6 +437,8 @@ class Database:
         replaced or deleted is in the copy: so give a file to others.
         """
         self._file.require_file("a copy")
+        from mcpvectordb import maintenance
+
         return maintenance.copy(
             self._file, Path(path), self.documents.unpublished, overwrite=overwrite, history=history
         )
@@ -500,11 +505,15 @@ class Database:
     def compact(self) -> int:
         """Give unused space back to the file system; returns the number of bytes."""
         self._file.require_file("compacting")
+        from mcpvectordb import maintenance
+
         return maintenance.compact(self._file, self._maintained, self.documents.unpublished)
 
     def check(self) -> list[str]:
         """All problems of the file, one sentence each; an empty list if it is sound."""
         self._file.require_file("a check")
+        from mcpvectordb import maintenance
+
         return maintenance.check(self._file, self._maintained)
 
     def rebuild(self, *, clock: bool = False) -> None:
@@ -517,10 +526,14 @@ class Database:
         self._file.require_file("rebuilding indexes")
         if clock:
             self._history.set_clock_back()
+        from mcpvectordb import maintenance
+
         maintenance.rebuild(self._file, self._maintained)
 
     def stats(self) -> Stats:
         """Counts, sizes and the model of the file."""
+        from mcpvectordb import maintenance
+
         return maintenance.stats(self._file, self._encoder)
 
     def import_from(
@@ -580,6 +593,8 @@ class Database:
 
         Every page of the file is read for it, so it takes seconds in a large one.
         """
+        from mcpvectordb import maintenance
+
         return maintenance.space(self._file)
 
     def data_version(self) -> int:
@@ -591,7 +606,8 @@ class Database:
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
-        self.documents.close()
+        if "documents" in self.__dict__:
+            self.documents.close()
         self._store.close()
 
     def __enter__(self) -> Self:

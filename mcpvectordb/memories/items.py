@@ -20,7 +20,6 @@ from mcpvectordb.index.keyword import MEMORIES
 from mcpvectordb.index.metadata_index import folded
 from mcpvectordb.index.resident import log_changes
 from mcpvectordb.index.spans import ItemText, ReceivedItem, StoredImage, TextItems
-from mcpvectordb.ingest import chunking
 from mcpvectordb.ingest.span import Span
 from mcpvectordb.memories.memory import (
     PROVENANCE_OF_SOURCE,
@@ -262,6 +261,8 @@ class MemoryItems(TextItems):
 
     def split(self, texts: Iterable[str], *, estimated: bool = False) -> dict[str, Sequence[Span]]:
         """The chunks of each distinct text; `estimated` without loading the model's tokenizer."""
+        from mcpvectordb.ingest import chunking  # hooks that only read start without it
+
         size, overlap = self._encoder.ensure_model()
 
         def starts(text: str) -> list[int]:

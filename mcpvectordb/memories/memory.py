@@ -14,7 +14,6 @@ from mcpvectordb.config import Config, how_to_allow
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, TooLarge, quoted
 from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.records import Record
-from mcpvectordb.text.secrets import redacted, redacted_values
 
 T = TypeVar("T")
 Item = TypeVar("Item", "Entry", "Change")
@@ -286,6 +285,8 @@ def without_secrets(item: Item) -> tuple[Item, tuple[str, ...]]:
 
     What is stored already, or was exported from a file, is not changed: it comes another way.
     """
+    from mcpvectordb.text.secrets import redacted, redacted_values  # for what is stored only
+
     kinds: tuple[str, ...] = ()
     given: dict[str, Any] = {}
     if item.text is not None:
@@ -296,6 +297,14 @@ def without_secrets(item: Item) -> tuple[Item, tuple[str, ...]]:
             if more:
                 given[name], kinds = clean, kinds + more
     return (replace(item, **given) if kinds else item), kinds
+
+
+def left_out(kinds: tuple[str, ...]) -> str:
+    """That secrets were left out and of what kind, never what; "" for none."""
+    if not kinds:
+        return ""
+    count = "one secret was" if len(kinds) == 1 else f"{len(kinds):,} secrets were"
+    return f"{count} left out ({', '.join(dict.fromkeys(kinds))})"
 
 
 def checked_provenance(provenance: object) -> Provenance | None:

@@ -8,14 +8,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, TypeVar, Unpack, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from mcpvectordb import dates, filters
 from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound, TooLarge
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ACTIVE_KEY
-from mcpvectordb.memories import near, rows
+from mcpvectordb.memories import rows
 from mcpvectordb.memories.items import MemoryItems, PreparedMemories
 from mcpvectordb.memories.memory import (
     SOURCES,
@@ -38,18 +38,20 @@ from mcpvectordb.memories.memory import (
     checked_ids,
     checked_thread,
     checked_threads,
+    left_out,
     one_of,
     without_secrets,
 )
 from mcpvectordb.memories.rows import FilterArguments, MemoryFilter
-from mcpvectordb.memories.search import MemoryQuestion, MemorySearch
 from mcpvectordb.metadata import storable, whole_number
 from mcpvectordb.ranking.ranker import RRF_K, Fusion, Recency, StatementLog, checked_page
 from mcpvectordb.ranking.why_empty import NO_MATCH, unknown_name, why_empty
 from mcpvectordb.records import Backlog, Mode, Page, Results
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore, every
-from mcpvectordb.text import secrets
+
+if TYPE_CHECKING:
+    from mcpvectordb.memories.search import MemorySearch
 
 Item = TypeVar("Item", Entry, Change)
 Result = TypeVar("Result")
@@ -75,9 +77,14 @@ class Memories:
         self._file, self._config, self._encoder = store.file, store.config, store.encoder
         self._index, self._keys, self._history = store.memories, store.metadata_index, store.history
         self._reranker, self.versioned = store.reranker, MemoryItems(store)
-        self._search = MemorySearch(store)
         # Returns the time at which memories are created and updated; tests set another one.
         self._clock: Callable[[], datetime] = partial(datetime.now, UTC)
+
+    @cached_property
+    def _search(self) -> MemorySearch:
+        from mcpvectordb.memories.search import MemorySearch
+
+        return MemorySearch(self._store)
 
     # Writing.
 
@@ -170,7 +177,7 @@ class Memories:
         with self._file.writing() as sql:
             self._keys.settle(sql)
             stored = self.versioned.capture(sql, entries, spans, now)
-        return len(stored), secrets.said(kinds) if stored else ""
+        return len(stored), left_out(kinds) if stored else ""
 
     def captured_to(self, thread: str) -> int:
         """Where in its transcript the last stored turn of a thread ends; 0 without one."""
@@ -426,6 +433,8 @@ class Memories:
         """
         english = self._config.language.casefold() == "english"
         now = self._clock()
+        from mcpvectordb.memories.search import MemoryQuestion
+
         asked = MemoryQuestion(
             text=storable(query, "query"),
             today=now.date(),
@@ -459,7 +468,10 @@ class Memories:
         wrong or out of date. Values are compared by their spelling, so it is a hint and no proof.
         They are those of a project, or of all.
         """
-        text = secrets.redacted(text).text  # as it would be stored
+        from mcpvectordb.memories import near
+        from mcpvectordb.text.secrets import redacted
+
+        text = redacted(text).text  # as it would be stored
         found = []
         for hit in self.search(text[: near.COMPARED], limit=NEAR_MEMORIES, project=project):
             theirs = hit.item.text
@@ -575,9 +587,7 @@ class Memories:
             stored = rows.by_ids(sql, self._index, [id for id, _ in done], images=False)
         self._embed_rest(prepared)
         return [
-            Stored(
-                status=status, memory=stored[id], note=prepared.note, redacted=secrets.said(kinds)
-            )
+            Stored(status=status, memory=stored[id], note=prepared.note, redacted=left_out(kinds))
             for (id, status), (_, kinds) in zip(done, cleaned, strict=True)
         ]
 
@@ -598,7 +608,7 @@ class Memories:
                 memory=stored[change.id],
                 fields=written,
                 note=prepared.note if change.text is not None else "",
-                redacted=secrets.said(kinds),
+                redacted=left_out(kinds),
             )
             for (change, kinds), written in zip(cleaned, fields, strict=True)
         ]

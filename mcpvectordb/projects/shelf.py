@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,7 +94,9 @@ class ProjectScope(NamedTuple):
 class Projects:
     """Which project a folder belongs to, and what belongs to it; see `Database.projects`."""
 
-    def __init__(self, store: OpenStore, documents: Documents, memories: Memories) -> None:
+    def __init__(
+        self, store: OpenStore, documents: Callable[[], Documents], memories: Memories
+    ) -> None:
         self._file, self._config, self._history = store.file, store.config, store.history
         self._documents, self._memories = documents, memories
 
@@ -192,7 +194,7 @@ class Projects:
                         keys=tuple(sorted(known)),
                         memories=memories,
                         threads=threads,
-                        documents=self._documents.count(where=where),
+                        documents=self._documents().count(where=where),
                         last_at=last_at,
                     )
                 )
@@ -257,7 +259,7 @@ class Projects:
                     if _current(sql, names) == old:
                         _remember(sql, key, {**names, new: _next_stamp(sql)})
                 total = self._memories.count(project=old)
-            moved = self._documents.rename_libraries(old, new)
+            moved = self._documents().rename_libraries(old, new)
             total += moved
             while some := self._memories.rename_threads(old, new, most=_BATCH):
                 moved += some

@@ -183,14 +183,6 @@ def redacted_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[st
     return clean(values, ""), tuple(kinds)
 
 
-def said(kinds: tuple[str, ...]) -> str:
-    """That something was left out and of what kind, never what; "" for nothing."""
-    if not kinds:
-        return ""
-    count = "one secret was" if len(kinds) == 1 else f"{len(kinds):,} secrets were"
-    return f"{count} left out ({', '.join(dict.fromkeys(kinds))})"
-
-
 def _secrets(text: str) -> Iterator[_Secret]:
     yield from _private(text)
     yield from _blocks(text)

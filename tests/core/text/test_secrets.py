@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.secrets import planted
-from mcpvectordb.text.secrets import redacted, redacted_values, said
+from mcpvectordb.memories.memory import left_out
+from mcpvectordb.text.secrets import redacted, redacted_values
 
 
 def test_planted_secrets_of_every_kind_are_left_out_and_a_marker_says_so() -> None:
@@ -92,5 +93,5 @@ def test_metadata_is_searched_by_its_keys_and_values() -> None:
         "n": 1,
         "ok": "yes",
     }
-    assert said(kinds) == "2 secrets were left out (password)"
+    assert left_out(kinds) == "2 secrets were left out (password)"
     assert redacted_values({"note": "fine"}) == ({"note": "fine"}, ())
