@@ -213,7 +213,7 @@ READERS = (
     Reader("readability", _HTML, _readability, _has("readability")),
     Reader(
         "markitdown",
-        _HTML | _PDF | {"docx", "pptx", "xlsx", "epub"},
+        _HTML | _PDF | {"docx", "pptx", "xlsx", "epub", "msg"},
         _markitdown,
         _has("markitdown"),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -164,3 +165,57 @@ def bomb() -> bytes:
         for number in range(30):
             archive.writestr(f"zeros-{number}", b"\0" * 10_000_000)
     return out.getvalue()
+
+
+def ole(streams: Mapping[str, bytes]) -> bytes:
+    """An OLE container with these streams by path; each is filled up with zeros to 4096 bytes."""
+    end, free, sector = 0xFFFFFFFE, 0xFFFFFFFF, 512
+    paths = [""]
+    for path in streams:
+        parts = path.split("/")
+        inner = ("/".join(parts[: at + 1]) for at in range(len(parts)))
+        paths += [each for each in inner if each not in paths]
+    chains: list[bytes] = []
+    starts: dict[str, tuple[int, int]] = {}
+    table: list[int] = []
+
+    def store(content: bytes) -> int:
+        content = content.ljust(max(4096, -(-len(content) // sector) * sector), b"\0")
+        first, count = len(table), len(content) // sector
+        table.extend([*range(first + 1, first + count), end])
+        chains.append(content)
+        return first
+
+    for path, content in streams.items():
+        starts[path] = (store(content), max(len(content), 4096))
+    directory = b""
+    for number, path in enumerate(paths):
+        above = path.rpartition("/")[0]
+        later = paths[number + 1 :]
+        beside = next((each for each in later if each.rpartition("/")[0] == above and path), None)
+        below = next((each for each in later if each.rpartition("/")[0] == path), None)
+        name = (path.rpartition("/")[2] or "Root Entry").encode("utf-16-le")
+        start, size = starts.get(path, (end if not path else 0, 0))
+        directory += struct.pack(
+            "<64sHBBIII36xIQ",
+            name,
+            len(name) + 2,
+            5 if not path else 2 if path in starts else 1,
+            1,
+            free,
+            paths.index(beside) if beside else free,
+            paths.index(below) if below else free,
+            start,
+            size,
+        )
+    at = store(directory)
+    count = -(-(len(table) + 8) // 128)  # the sectors of the table itself, below 109
+    first = len(table)
+    table += [0xFFFFFFFD] * count
+    table += [free] * (-len(table) % 128)
+    header = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
+    header += struct.pack(
+        "<HHHHH6xIIIIIIIII", 62, 3, 0xFFFE, 9, 6, 0, count, at, 0, 4096, end, 0, end, 0
+    )
+    header += struct.pack("<109I", *range(first, first + count), *[free] * (109 - count))
+    return header + b"".join(chains) + struct.pack(f"<{len(table)}I", *table)

@@ -61,7 +61,7 @@ FORMATS = (
     Format("Markdown", "text:parse_markdown", inline=True),
     Format("source code", "text:parse_code", inline=True),
     Format("PDF", "pdf", magic=rb"\s*%PDF-"),
-    Format("EPUB", "pdf:parse_book", part="META-INF/container.xml"),
+    Format("EPUB", "epub", part="META-INF/container.xml"),
     Format("MOBI", "pdf:parse_book", magic=rb".{60}(BOOKMOBI|TEXtREAd)"),
     Format("FB2", "pdf:parse_book", hint=_FB2_HINT),
     Format("XPS", "pdf:parse_book", part="FixedDocumentSequence.fdseq"),
@@ -69,6 +69,7 @@ FORMATS = (
     Format("PPTX", "pptx", part="ppt/presentation.xml"),
     Format("XLSX", "xlsx", part="xl/workbook.xml"),
     Format("XLSB", "xlsx", part="xl/workbook.bin"),
+    Format("MSG", "msg", part="__properties_version1.0"),
     Format("DOC", "ole:parse_doc", part="WordDocument"),
     Format("PPT", "ole:parse_ppt", part="PowerPoint Document"),
     Format("XLS", "xlsx", magic=re.escape(OLE)),
@@ -94,6 +95,8 @@ BY_NAME = {each.name: each for each in FORMATS}
 # Common formats without a parser, so that the error can name them.
 _ZIP, _BINARY = "a ZIP archive", "binary data"
 _UNSUPPORTED = {
+    rb"\x09[\0\x02\x04][\x04\x06]\0": "a workbook of Excel 2 to 4; save it as XLSX and add that",
+    rb"[\xdb\x9b]\xa5.\0|1\xbe\0\0": "a document of Word 1 or 2; save it as DOCX and add that",
     rb"\x89PNG\r\n": "a PNG image",
     rb"\xff\xd8\xff": "a JPEG image",
     rb"GIF8[79]a.{1,7}\0": "a GIF image",

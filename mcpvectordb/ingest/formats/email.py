@@ -28,6 +28,14 @@ def parse(source: Source) -> Parsed:
     """Return the text of one message, or of all messages of a mailbox."""
     try:
         messages = list(_read(source.raw))
+    except RecursionError:
+        raise ParseFailed(f"{source.name} has parts nested too deeply") from None
+    return parsed_messages(source, messages)
+
+
+def parsed_messages(source: Source, messages: list[EmailMessage]) -> Parsed:
+    """Return the text of messages with that of what is attached to them."""
+    try:
         unread: list[str] = []
         pages = [_page(message, source.name, unread) for message in messages]
     except RecursionError:

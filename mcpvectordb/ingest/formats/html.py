@@ -54,7 +54,11 @@ def parse(source: Source) -> Parsed:
 
 def to_markdown(html: str, name: str) -> str:
     """Return all text as Markdown, also menus and the like: for the body of a mail."""
-    root = tree(html, name)
+    return written(tree(html, name))
+
+
+def written(root: Any) -> str:
+    """Return all text in an element as Markdown."""
     return _markdown(root, skip={element for element in root.iter() if element.tag in SILENT})
 
 

@@ -1,4 +1,4 @@
-"""DOC and PPT, the binary files of Office 97 to 2003: streams in an OLE container."""
+"""DOC and PPT, the binary files of Office 95 to 2003: streams in an OLE container."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import olefile
 from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
+INCOMPLETE = "parts of it are missing; open it in its program, save it again and add that"
+
 
 class OleStreams:
     """The streams of a container; ParseFailed for one that is damaged or encrypted."""
 
     def __init__(self, source: Source) -> None:
         self.name = source.name
+        self._storages: frozenset[str] | None = None
         try:
             self._file: Any = olefile.OleFileIO(BytesIO(source.raw))
-        except (OSError, ValueError, IndexError) as error:
-            raise markdown.damaged(self.name, error) from None
+        except (OSError, ValueError, IndexError, struct.error):
+            raise markdown.damaged(self.name, INCOMPLETE) from None
         if self._file.exists("EncryptedPackage") or self._file.exists("EncryptedSummary"):
             raise markdown.encrypted(self.name)
 
@@ -30,8 +33,15 @@ class OleStreams:
         """Return a stream's bytes, b"" if it does not exist."""
         try:
             return bytes(self._file.openstream(stream).read()) if self._file.exists(stream) else b""
-        except (OSError, ValueError, IndexError) as error:
-            raise markdown.damaged(self.name, error) from None
+        except (OSError, ValueError, IndexError, struct.error):
+            raise markdown.damaged(self.name, INCOMPLETE) from None
+
+    def storages(self) -> frozenset[str]:
+        """Return the paths of the storages, which hold streams and other storages."""
+        if self._storages is None:
+            paths = self._file.listdir(streams=False, storages=True)
+            self._storages = frozenset("/".join(path) for path in paths)
+        return self._storages
 
     def properties(self) -> dict[str, str]:
         """Return title, author and the like."""
@@ -54,9 +64,15 @@ class OleStreams:
 # The text lies in pieces of two encodings anywhere in the main stream; the piece table in the table
 # stream lists them ([MS-DOC] 2.4.1). Some characters are marks: of paragraphs, cells, fields.
 
-ENCRYPTED_DOC, SECOND_TABLE = 0x0100, 0x0200
-FLAGS_AT, PIECES_AT = 0x0A, 0x01A2
+COMPLEX, ENCRYPTED_DOC, SECOND_TABLE = 0x0004, 0x0100, 0x0200
+VERSION_AT, LANGUAGE_AT, FLAGS_AT, PIECES_AT = 0x02, 0x06, 0x0A, 0x01A2
 COMPRESSED = 0x40000000
+WORD_97 = 0xC0
+"""Least version with Unicode; before it, text is in the charset of its language ([MS-DOC] 1.7)."""
+TEXT_95_AT, PIECES_95_AT = 0x18, 0x160
+CHARSETS_95 = {0x01: "cp1256", 0x04: "gbk", 0x05: "cp1250", 0x08: "cp1253", 0x0D: "cp1255"}
+CHARSETS_95 |= {0x0E: "cp1250", 0x11: "cp932", 0x12: "cp949", 0x15: "cp1250", 0x19: "cp1251"}
+CHARSETS_95 |= {0x1F: "cp1254", 0x22: "cp1251", 0x25: "cp1257", 0x26: "cp1257", 0x27: "cp1257"}
 
 _FIELD_CODE = re.compile(r"\x13[^\x13\x14\x15]*(\x14|(?=\x15))")
 
@@ -69,16 +85,29 @@ def parse_doc(source: Source) -> Parsed:
         (flags,) = struct.unpack_from("<H", main, FLAGS_AT)
         if flags & ENCRYPTED_DOC:
             raise markdown.encrypted(source.name)
-        table = streams.read("1Table" if flags & SECOND_TABLE else "0Table")
-        start, length = struct.unpack_from("<II", main, PIECES_AT)
-        text = "".join(_pieces(main, table[start : start + length]))
-    except struct.error as error:
-        raise markdown.damaged(source.name, error) from None
+        version, _, language = struct.unpack_from("<HHH", main, VERSION_AT)
+        if version < WORD_97:
+            text = _text_95(main, flags, CHARSETS_95.get(language & 0xFF, "cp1252"))
+        else:
+            table = streams.read("1Table" if flags & SECOND_TABLE else "0Table")
+            start, length = struct.unpack_from("<II", main, PIECES_AT)
+            text = "".join(_pieces(main, table[start : start + length]))
+    except struct.error:
+        raise markdown.damaged(source.name, INCOMPLETE) from None
     written = markdown.blocks(map(markdown.prose, _paragraphs(text)))
     return markdown.finish(source, written, streams.properties())
 
 
-def _pieces(main: bytes, table: bytes) -> Iterator[str]:
+def _text_95(main: bytes, flags: int, charset: str) -> str:
+    """The text of Word 6 and 95: in one piece, or in several after a quick save."""
+    if flags & COMPLEX:
+        start, length = struct.unpack_from("<II", main, PIECES_95_AT)
+        return "".join(_pieces(main, main[start : start + length], charset))
+    start, end = struct.unpack_from("<II", main, TEXT_95_AT)
+    return main[start:end].decode(charset, "replace")
+
+
+def _pieces(main: bytes, table: bytes, charset: str = "") -> Iterator[str]:
     """The pieces of text in their order; property modifiers (1) before the piece table (2)."""
     at = 0
     while table[at : at + 1] == b"\x01":
@@ -90,7 +119,9 @@ def _pieces(main: bytes, table: bytes) -> Iterator[str]:
     for number in range(count):
         (place,) = struct.unpack_from("<I", pieces, 4 * (count + 1) + 8 * number + 2)
         size = max(bounds[number + 1] - bounds[number], 0)
-        if place & COMPRESSED:
+        if charset:
+            yield main[place : place + size].decode(charset, "replace")
+        elif place & COMPRESSED:
             place = (place & ~COMPRESSED) // 2
             yield main[place : place + size].decode("cp1252", "replace")
         else:
@@ -160,8 +191,8 @@ def parse_ppt(source: Source) -> Parsed:
             ]
             note = notes.get(id)
             pages.append(markdown.blocks([*blocks, f"Notes: {note}" if note else ""]))
-    except (struct.error, KeyError) as error:
-        raise markdown.damaged(source.name, error) from None
+    except (struct.error, KeyError):
+        raise markdown.damaged(source.name, INCOMPLETE) from None
     nothing = "its slides hold pictures only; supply the text directly"
     metadata = {**streams.properties(), "slides": len(pages)}
     return markdown.finish(source, pages, metadata, headings=1, nothing=nothing)

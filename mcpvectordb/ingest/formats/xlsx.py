@@ -18,6 +18,7 @@ from python_calamine import CalamineError, CalamineWorkbook
 from mcpvectordb.errors import ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest.formats import OLE, markdown
 from mcpvectordb.ingest.formats.archive import Archive, chart_markdown, relation_id, value
+from mcpvectordb.ingest.formats.ole import OleStreams
 from mcpvectordb.records import Parsed, Source
 
 _HYPERLINK = re.compile(r"<(?:\w+:)?hyperlink\s[^>]*>")
@@ -46,6 +47,18 @@ def parse(source: Source) -> Parsed:
     return markdown.finish(source, markdown.blocks(sheets), metadata, headings=0)
 
 
+# What an OLE container is in which one of these is found, if it is no workbook.
+_CONTAINERS = {
+    "VisioDocument": "a drawing of Visio; save it as PDF and add that",
+    "Quill": "a publication of Publisher; save it as PDF and add that",
+    "MatOST": "a document of Works; open it in LibreOffice, save it as ODT and add that",
+    "TBkndTask": "a plan of Project; save it as PDF and add that",
+}
+_NEITHER = "an OLE container without a document, such as an installer; nothing in it is text"
+_ENCRYPTED_WORKBOOK = 0x2F
+"""The kind of the record that a workbook with a password has behind its first one."""
+
+
 def _check_container(source: Source) -> None:
     """Refuse an OLE container that is encrypted or no workbook, by what its directory lists."""
 
@@ -54,14 +67,18 @@ def _check_container(source: Source) -> None:
 
     if has("EncryptedPackage"):
         raise markdown.encrypted(source.name)
-    if has("__properties_version1.0"):
-        raise UnsupportedFormat(
-            f"Unsupported format of {source.name}: a message of Outlook; save it as EML and add "
-            "that"
-        )
-    lost = [each for each in ("WordDocument", "PowerPoint Document") if has(each)]
-    if lost and not has("Book") and not has("Workbook"):  # it was not found in the container
-        raise markdown.damaged(source.name, f"its {lost[0]} cannot be found")
+    if has("Book") or has("Workbook"):
+        streams = OleStreams(source)
+        book = streams.read("Workbook") or streams.read("Book")
+        first = int.from_bytes(book[2:4], "little")
+        if int.from_bytes(book[4 + first : 6 + first], "little") == _ENCRYPTED_WORKBOOK:
+            raise markdown.encrypted(source.name)
+        return
+    for lost in ("WordDocument", "PowerPoint Document", "__properties_version1.0"):
+        if has(lost):  # it was not found in the container
+            raise markdown.damaged(source.name, f"its {lost} cannot be found")
+    what = next((what for name, what in _CONTAINERS.items() if has(name)), _NEITHER)
+    raise UnsupportedFormat(f"Unsupported format of {source.name}: {what}")
 
 
 def _extras(archive: Archive, part: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from mcpvectordb.errors import ParseFailed
 from mcpvectordb.ingest.formats.ole import _pieces
-from tests.support_formats import page, read
+from tests.support_formats import ole, page, read
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 
@@ -55,3 +55,21 @@ def test_slides_are_pages_with_title_text_and_notes() -> None:
         "# Pears\n\n日本の梨 are green",
     ]
     assert parsed.title == "Fruit talk" and parsed.metadata["slides"] == 2
+
+
+@pytest.mark.parametrize(("language", "charset", "quick"), [
+    (0x0407, "cp1252", False), (0x0419, "cp1251", False), (0x0407, "cp1252", True),
+])  # fmt: skip
+def test_a_document_of_word_95_is_read_in_the_charset_of_its_language(
+    language: int, charset: str, quick: bool
+) -> None:
+    words = {"cp1252": "Größe der Äpfel", "cp1251": "Зелёные яблоки"}[charset].encode(charset)
+    main = bytearray(1000) + words
+    struct.pack_into("<HHHH", main, 0, 0xA5DC, 0x68, 0, language)
+    struct.pack_into("<H", main, 0x0A, 0x0004 if quick else 0)
+    struct.pack_into("<II", main, 0x18, 1000, 0 if quick else 1000 + len(words))
+    pieces = struct.pack("<IIHIH", 0, len(words), 0, 1000, 0)
+    struct.pack_into("<II", main, 0x160, len(main), 5 + len(pieces))
+    main += b"\x02" + struct.pack("<I", len(pieces)) + pieces
+    text = read(ole({"WordDocument": bytes(main)}), "a.doc").text
+    assert text == words.decode(charset) + "\n"

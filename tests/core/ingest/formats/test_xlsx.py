@@ -9,8 +9,8 @@ from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
 from openpyxl.worksheet.hyperlink import Hyperlink
 
-from mcpvectordb.errors import ParseFailed, UnsupportedFormat
-from tests.support_formats import read, saved, zipped
+from mcpvectordb.errors import IngestError, ParseFailed, UnsupportedFormat
+from tests.support_formats import ole, read, saved, zipped
 
 
 def stock() -> openpyxl.Workbook:
@@ -136,12 +136,28 @@ def test_an_old_workbook_is_read() -> None:
     assert parsed.title == "old.xls"
 
 
-def test_a_message_of_outlook_is_named_with_the_format_to_save_as() -> None:
-    with pytest.raises(
-        UnsupportedFormat,
-        match=r"^Unsupported format of a\.msg: a message of Outlook; save it as EML",
-    ):
-        read(container("__properties_version1.0"), "a.msg")
+@pytest.mark.parametrize(("streams", "error"), [
+    ({"VisioDocument": b""}, "Unsupported format of a.xls: a drawing of Visio; save it as PDF"),
+    ({"Quill/QuillSub/CONTENTS": b""}, "Unsupported format of a.xls: a publication of Publisher; save it as PDF"),
+    ({"Anything": b""}, "Unsupported format of a.xls: an OLE container without a document"),
+    ({"Workbook": bytes.fromhex("09080000 2f000600")}, "a.xls is encrypted; save a copy without its password"),
+    ({"WordDocument": bytes.fromhex("eca5c100")}, "a.xls is damaged: parts of it are missing; open it in its program"),
+])  # fmt: skip
+def test_a_container_that_cannot_be_read_is_named_with_what_to_do(
+    streams: dict[str, bytes], error: str
+) -> None:
+    with pytest.raises(IngestError) as raised:
+        read(ole(streams), "a.xls")
+    assert str(raised.value).startswith(error)
+
+
+@pytest.mark.parametrize(("raw", "error"), [
+    (b"\x09\x04\x06\x00\x00\x00\x10\x00", "a workbook of Excel 2 to 4; save it as XLSX"),
+    (b"\xdb\xa5\x2d\x00\x00\x00", "a document of Word 1 or 2; save it as DOCX"),
+])  # fmt: skip
+def test_a_file_from_before_containers_is_named(raw: bytes, error: str) -> None:
+    with pytest.raises(UnsupportedFormat, match=error):
+        read(raw + bytes(600), "a.xls")
 
 
 @pytest.mark.parametrize("stream", ["WordDocument", "PowerPoint Document"])
