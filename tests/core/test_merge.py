@@ -528,3 +528,45 @@ def test_a_body_that_unpacks_to_many_times_its_size_is_not_taken_in(
         with pytest.raises(Damaged, match="not what was written"):
             db.merge(desktop)
         assert texts(db) == before and not db.check()
+
+
+def test_a_number_that_another_file_made_up_does_not_move_ones_own(
+    copies: tuple[Path, Path],
+) -> None:
+    laptop, desktop = copies
+    raw = apsw.Connection(str(desktop))
+    raw.execute("PRAGMA foreign_keys = OFF")
+    raw.execute("UPDATE contexts SET id = 4611686018427387903, uid = 'x'")
+    raw.execute("UPDATE context_chunks SET owner = 4611686018427387903")
+    raw.close()
+    with opened(laptop) as db:
+        db.merge(desktop)
+        assert db.memories.add("t", "user", "next").id == 3 and db.check() == []
+
+
+def test_one_write_with_a_wrong_clock_is_mended_by_its_owner(copies: tuple[Path, Path]) -> None:
+    laptop, desktop = copies
+    with opened(desktop) as db:
+        db._history.wall_clock = lambda: time.time() + 9.9 * YEAR
+        db.documents.ingest_text("a of 2036", source="a.md")
+        db._history.wall_clock = time.time
+        db.documents.ingest_text("b after that", source="b.md")
+    with opened(laptop) as db:
+        clock_before = state(db)
+        with pytest.raises(Damaged, match=r"nothing changed: the clock is ahead.*rebuild --clock"):
+            db.merge(desktop)
+        assert state(db) == clock_before
+    with opened(desktop) as db:
+        [problem] = db.check()
+        assert "the clock is ahead" in problem and "rebuild --clock" in problem
+        db.rebuild(clock=True)
+        assert db.check() == []
+        assert [each.items[0].name for each in db.history()][:2] == ["default/b.md", "default/a.md"]
+        db.undo()
+        assert texts(db)["default/b.md"] == "b of before"
+        db.redo()
+    with opened(laptop) as db:
+        db.documents.ingest_text("a of the laptop, later", source="a.md")
+        assert db.merge(desktop).updated == ("default/b.md",)
+        assert texts(db)["default/a.md"] == "a of the laptop, later"
+        assert texts(db)["default/b.md"] == "b after that" and db.check() == []

@@ -279,3 +279,21 @@ def test_a_note_of_a_vault_is_known_by_the_folder_of_obsidian(tmp_path: Path) ->
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("text")
         assert sources.read_path(tmp_path / name, config=Config()).vault is noted
+
+
+@POSIX
+@pytest.mark.parametrize("path", [
+    "outside.txt", "inside/../outside.txt", "inside/link.txt", "inside/folder/outside.txt", "inside-not/x.txt", "missing.txt",
+    "inside/dangling",
+])  # fmt: skip
+def test_paths_outside_of_the_roots_are_refused_whether_they_exist_or_not(
+    tmp_path: Path, path: str
+) -> None:
+    make(tmp_path / "outside.txt")
+    make(tmp_path / "inside-not" / "x.txt")
+    make(tmp_path / "inside" / "a.txt")
+    (tmp_path / "inside" / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (tmp_path / "inside" / "folder").symlink_to(tmp_path)
+    (tmp_path / "inside" / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(Refused, match="outside of the folders"):
+        read_path(tmp_path / path, config=CONFIG, roots=[tmp_path / "inside"])

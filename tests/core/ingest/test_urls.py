@@ -23,6 +23,7 @@ from mcpvectordb.ingest import urls
 from mcpvectordb.ingest.urls import PIECE, decompressed, fetch
 from mcpvectordb.records import Progress, Source
 from tests.support_web import (
+    HOSTILE,
     NAMES,
     Handler,
     Page,
@@ -544,3 +545,11 @@ def test_a_truncated_body_is_an_error(body: bytes, data: st.DataObject) -> None:
 def test_a_decompression_bomb_is_decompressed_in_small_pieces() -> None:
     pieces = decompressed(iter([gzip.compress(bytes(20_000_000))]), "gzip")
     assert all(len(next(pieces)) <= 2 * PIECE for _ in range(20))
+
+
+@pytest.mark.usefixtures("no_connections")
+@pytest.mark.parametrize("url", HOSTILE)
+def test_a_hostile_url_is_refused_before_any_connection(url: str) -> None:
+    with pytest.raises(Refused) as caught:
+        fetch(url, config=STRICT, resolve=lambda host, port: NAMES[host])
+    assert len(str(caught.value)) > 20

@@ -553,3 +553,13 @@ def test_a_planted_journal_does_not_empty_our_own_file(path: Path) -> None:
     assert path.read_bytes() == before and journal.read_bytes() == EMPTYING
     journal.unlink()
     File(path).close()
+
+
+def test_another_programs_database_is_refused_unchanged(path: Path) -> None:
+    other = apsw.Connection(str(path))
+    other.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(NotOurFile, match="another program"):
+        File(path)
+    assert path.read_bytes() == before

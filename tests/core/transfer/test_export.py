@@ -371,3 +371,9 @@ def test_any_source_gets_a_path_of_its_own_on_any_system(library: str, sources: 
             assert 0 < len(part.encode()) <= LONGEST_NAME + 4
             assert not part.startswith(".") and not part.endswith((".", " ")) and "\x00" not in part
         assert each.endswith(".md") and not any(part.endswith(".md") for part in posix.parts[:-1])
+
+
+@pytest.mark.parametrize("thread", ["../../x", "/etc", "..\\x", "a/../../b", "..", "."])
+def test_a_thread_does_not_leave_its_folder_either(thread: str) -> None:
+    place, inner, name = FileNames().of(["contexts", thread], "1", "1").split("/")
+    assert place == "contexts" and name == "1.md" and not inner.startswith(".")

@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Config, Database, Image, ParseFailed, TooLarge, Unreadable
+from mcpvectordb.ingest import sandbox
 from mcpvectordb.transfer import reading
 from mcpvectordb.transfer.items import (
     FollowedFolder,
@@ -273,3 +276,36 @@ def test_links_in_a_folder_are_followed(db: Database, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.jsonl").write_text(json.dumps(session | {"uuid": "2"}))
     (folder / "link.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
     assert db.import_from(folder).added == {"memories": 2}
+
+
+CONFINED = """
+import sys
+from mcpvectordb.ingest.sandbox import confine
+confine(sys.argv[1:3])
+for path in sys.argv[1:]:
+    try:
+        print(open(path).read())
+    except OSError as error:
+        print(type(error).__name__)
+try:
+    open(sys.argv[1], "a")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.skipif(bool(sandbox.lacking()), reason=sandbox.lacking())
+def test_the_process_reads_its_source_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("source", "copies", "secret"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text(name)
+    paths = [tmp_path / "source" / "a", tmp_path / "copies", tmp_path / "copies" / "a"]
+    command = [sys.executable, "-c", CONFINED, *map(str, paths), str(tmp_path / "secret" / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        "source",
+        "IsADirectoryError",
+        "copies",
+        "PermissionError",
+        "PermissionError",
+    ]

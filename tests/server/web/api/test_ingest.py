@@ -135,3 +135,8 @@ def test_a_folder_is_ingested_once(served: Served, tmp_path: Path) -> None:
     assert (
         served.job(served.post("/api/ingest/folder", folder="/proc"))["error"]["code"] == "refused"
     )
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "/etc/passwd", "javascript:alert(1)", ""])
+def test_only_web_addresses_are_fetched(url: str, served: Served) -> None:
+    assert served.ask("POST", "/api/ingest/url", {"url": url})[0] == 400
