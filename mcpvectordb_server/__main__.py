@@ -63,6 +63,7 @@ def serve(options: Options) -> None:
     if options.db == (default := default_db()):
         default.parent.mkdir(parents=True, exist_ok=True)
     db = Database(options.db, config=options.config)
+    db.projects.chosen()  # a project that cannot be is an error before any client comes
     if db.set_aside:
         logging.getLogger("mcpvectordb_server").warning("%s", db.set_aside)
 

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from mcpvectordb import dates, filters
-from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound, TooLarge
+from mcpvectordb.errors import InvalidInput, MCPVectorDBError, NotFound, TooLarge, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.index.chunks import ACTIVE_KEY
 from mcpvectordb.memories import rows
@@ -458,7 +458,8 @@ class Memories:
             found = self._search.search(asked, chosen)
         if found.hits:
             return found
-        note = self._why_empty(chosen) or found.note or (NO_MATCH if chosen.conditions else "")
+        note = self._why_empty(chosen, which.get("project"))
+        note = note or found.note or (NO_MATCH if chosen.conditions else "")
         return replace(found, note=note)
 
     def near(self, text: str, *, project: str | None = None) -> list[Near]:
@@ -492,11 +493,14 @@ class Memories:
         It names a thread, tag or metadata key that does not exist, with similar ones. `search` puts
         it into the `note` of empty results.
         """
-        return self._why_empty(rows.compile_filter(**which, dialect=self._file.dialect))
+        chosen = rows.compile_filter(**which, dialect=self._file.dialect)
+        return self._why_empty(chosen, which.get("project"))
 
-    def _why_empty(self, chosen: MemoryFilter) -> str:
+    def _why_empty(self, chosen: MemoryFilter, project: str | None) -> str:
         with self._file.reading() as sql:
             reasons = [why_empty(sql, rows.items(self._file.dialect), chosen.conditions)]
+            if project is not None and not self.count(project=project):
+                reasons.append(f"nothing is remembered in the project {quoted(project)}")
             if chosen.tags:
                 known = [tag for (tag,) in sql.execute("SELECT DISTINCT tag FROM context_tags")]
                 if not set(chosen.tags) & set(known):

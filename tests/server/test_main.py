@@ -9,6 +9,7 @@ import pytest
 
 from mcpvectordb import __version__
 from mcpvectordb_server.__main__ import main
+from tests.server.clients import Wire
 from tests.support import leave_a_foreign_log
 
 ROOT = Path(__file__).parents[2]
@@ -112,3 +113,9 @@ def test_a_log_that_was_set_aside_is_in_the_log_of_the_server(path: Path) -> Non
     done = run("--db", str(path))
     assert done.returncode == 0
     assert f"it was set aside as {path}-wal-set-aside-1" in done.stderr
+
+
+def test_a_project_that_cannot_be_is_refused_before_a_client_comes(path: Path) -> None:
+    with Wire("--db", str(path), "--project", "a/b") as wire:
+        assert wire.process.wait(60) == 2
+        assert "without slashes" in wire.errors

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +24,7 @@ from mcpvectordb import (
     Progress,
 )
 from mcpvectordb.memories import rows
-from mcpvectordb.projects import folders
+from mcpvectordb.projects import folders, shelf
 from tests.core.projects.test_folders import git, git_only, repository
 from tests.support import Letters
 
@@ -254,6 +255,13 @@ def test_projects_are_listed_with_what_belongs_to_them(two: Database, tmp_path: 
     assert found.keys == (folders.path_key((tmp_path / "app").resolve()),)
 
 
+def test_an_empty_answer_says_that_nothing_belongs_to_the_project(two: Database) -> None:
+    told = "nothing is remembered in the project 'nowhere'"
+    assert two.memories.search("pump", project="nowhere").note == told
+    assert two.memories.why_empty(project="nowhere") == told
+    assert two.memories.why_empty(project="app") == ""
+
+
 def test_a_name_means_a_project_that_there_is(two: Database, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert two.projects.chosen("app") == "app"
@@ -406,3 +414,20 @@ def test_a_rename_that_was_killed_is_finished_by_the_next_one(tmp_path: Path) ->
         db.projects.rename("app", "engine")
         assert db.memories.count(project="engine") == 600
         assert db.projects.resolve(tmp_path / "app").name == "engine"
+
+
+NAMED = st.dictionaries(st.sampled_from(["app", "engine", "works"]), st.integers(0, 9), min_size=1)
+
+
+@given(st.lists(NAMED, min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_names_of_a_key_are_united_in_any_order_and_however_often(
+    files: list[dict[str, int]], chance: random.Random
+) -> None:
+    united = []
+    for _ in range(2):
+        with Database(":memory:") as db, db._file.writing() as sql:
+            for each in [*files, chance.choice(files)]:
+                shelf.unite(sql, "git:0", each)
+            united.append(shelf._names(sql, "git:0"))
+        chance.shuffle(files)
+    assert united[0] == united[1]
