@@ -54,13 +54,14 @@ def remember(
         near = db.memories.near(text, project=scope and scope.name)
         place = scope.inside(thread) if scope else thread or "general"
         done = db.memories.add(place, "user", text, tags=tags or None)
-    notes = [done.note]
+    notes = [done.note, done.redacted]
     for each in near:
         if each.memory.id != done.memory.id:
             what = "it contradicts" if each.contradiction else "nearly the same is remembered:"
             notes.append(f"{what} {_line(each.memory)}")
     told = f"{'remembered' if done.status == 'added' else 'known'}: {_line(done.memory)}"
-    show_result({"status": done.status, "memory": done.memory}, [told], notes, as_json=as_json)
+    result = {"status": done.status, "memory": done.memory, "redacted": done.redacted}
+    show_result(result, [told], notes, as_json=as_json)
 
 
 @click.group()

@@ -278,7 +278,8 @@ class Add {
 					tags: tagged(tags.value),
 				});
 				text.value = "";
-				notify(reply.status === "repeated" ? "This was stored last already; nothing was added." : "Stored.");
+				const told = reply.status === "repeated" ? "This was stored last already; nothing was added." : "Stored.";
+				notify(reply.redacted ? `${told} Of the text, ${reply.redacted}.` : told);
 				this.body.querySelector(".stored")?.remove();
 				this.body.append(
 					h("p.stored", h("a", { href: link(["memory", reply.memory.id]) }, `Read memory ${reply.memory.id}`)),

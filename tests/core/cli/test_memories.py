@@ -108,3 +108,8 @@ def test_a_hit_says_that_its_file_changed_or_is_gone(app: Shell) -> None:
     app.run("search", "hose")
     assert "the file has changed since it was read: ingest it again" in app.out
     assert "the file is gone from this machine" in app.out
+
+
+def test_the_shell_says_that_a_secret_was_left_out(app: Shell) -> None:
+    assert "[redacted: password]" in app.run("remember", "The password is hunter2.")
+    assert "one secret was left out (password)" in app.err
