@@ -329,6 +329,10 @@ class Rows:
         """The place of each id, -1 for one that never had a row."""
         if not len(self.ids):
             return np.full(len(ids), -1)
+        first = self.ids[0]
+        if self.order is None and self.ids[-1] - first + 1 == len(self.ids):  # without a gap
+            places = ids - first
+            return np.where((places >= 0) & (places < len(self.ids)), places, -1)
         places = self.ids.searchsorted(ids, "right", self.order) - 1
         if self.order is not None:
             places = self.order[places]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index.keyword import KeywordIndex
+from mcpvectordb.index.keyword import KeywordIndex, _rows
 from mcpvectordb.index.resident import Allowed, ResidentEntries, log_rebuilt
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.dialect import Sql
@@ -287,3 +287,18 @@ def test_occurrences_include_what_the_transaction_itself_has_written(path: Path)
             match = db._store.fulltext.stems.match(sql, parse_query("tea"), EVERYTHING, 1)
             found = match.occurrences(ids)
         assert found.counts.tolist() == [[1, 1]] and found.lengths.tolist() == [1, 2]
+
+
+@given(st.sets(st.integers(1, 40)), st.lists(st.integers(0, 45)))
+def test_the_place_of_an_id_is_found_among_ids_with_gaps_and_without(
+    stored: set[int], asked: list[int]
+) -> None:
+    ids = np.array(sorted(stored), np.int64)
+    rows = _rows(ids, np.ones(len(ids)), np.ones(len(ids), bool), len(ids), 1, 1)
+    expected = [sorted(stored).index(id) if id in stored else -1 for id in asked]
+    assert rows.find(np.array(asked, np.int64)).tolist() == expected
+    whole = np.arange(7, 30)
+    rows = _rows(whole, np.ones(23), np.ones(23, bool), 23, 1, 1)
+    assert rows.find(np.array(asked, np.int64)).tolist() == [
+        id - 7 if 7 <= id < 30 else -1 for id in asked
+    ]
