@@ -13,14 +13,13 @@ import pymupdf
 
 from mcpvectordb.errors import NoText, ParseFailed
 from mcpvectordb.ingest.formats import markdown
-from mcpvectordb.ingest.formats.pdf_layout import (
+from mcpvectordb.ingest.formats.pdf_layout import file_order, reading_order
+from mcpvectordb.ingest.formats.pdf_rows import (
     PageText,
     TextBlock,
     TextRow,
     code_lines,
-    file_order,
     page_text,
-    reading_order,
     without_running_titles,
 )
 from mcpvectordb.ingest.formats.pdf_tables import with_tables

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown import table
-from mcpvectordb.ingest.formats.pdf_layout import Box, PageText, PlacedWord, TextRow, Turn
+from mcpvectordb.ingest.formats.pdf_rows import Box, PageText, PlacedWord, TextRow, Turn
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
 MOST_LINES = 2000
