@@ -59,6 +59,7 @@ from mcpvectordb.errors import (
 from mcpvectordb.index.tuning import DEFAULT
 from mcpvectordb.ingest import sources
 from mcpvectordb.ingest.folders import Skipped, Walk
+from mcpvectordb.ingest.formats import OCR
 from mcpvectordb.ingest.globs import EVERYTHING
 from mcpvectordb.ingest.ocr import Tesseract
 from mcpvectordb.ingest.worker import Worker
@@ -76,6 +77,8 @@ from mcpvectordb.store import OpenStore
 
 HOLDS_KEYS = "a secret"
 """Why a file with keys, tokens or settings that have them is skipped (`sources.SecretFile`)."""
+NEEDS_OCR = "an image (pip install 'mcpvectordb[ocr]' reads it)"
+"""Why a picture or a scan is skipped where there is no OCR."""
 
 _PLANNED = {"index": "indexed", "replace": "replaced", "remove": "removed"}
 _UNFINISHED = "ingest:"  # begins the name of the setting that says that an ingest is under way
@@ -266,6 +269,8 @@ class FolderSync:
                     self._note_skipped(path, info, HOLDS_KEYS)
             elif not known and isinstance(error, UnsupportedFormat | NoText):
                 reason = "without text" if isinstance(error, NoText) else "of no readable type"
+                if OCR in str(error):
+                    reason = NEEDS_OCR
                 self._skipped.add(path, reason)
                 self._note_skipped(path, info, reason)
             elif os.path.lexists(path):

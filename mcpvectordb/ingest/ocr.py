@@ -6,6 +6,11 @@ taken over can give it pixels and nothing else. Tesseract reads foreign pixels, 
 like a parser, in a process of its own for each page. Each page has a time limit of its own, several
 are read at the same time, and each result is kept in the cache folder until the last one is read: a
 long scan is not lost to a limit or a kill, the next call goes on with the pages that are missing.
+
+Tesseract reads whatever it gets. If that is upside down, handwritten, or in a script that it does
+not know, the result is garbage, and its confidence is low. Then the page is read upside down as
+well (lines that run upwards or downwards it turns itself), and what it still is not sure of is not
+stored.
 """
 
 from __future__ import annotations
@@ -40,10 +45,25 @@ class Picture(NamedTuple):
     grey: bytes
 
 
+class Reading(NamedTuple):
+    """The text of a picture, and how sure Tesseract is of it, of 100."""
+
+    text: str
+    confidence: int
+
+
 Draw = Callable[[int], Picture]
 """Draws a page, counted from 1; raises ParseFailed."""
 
 DPI = 300
+SURE, LEAST = 80, 60
+"""Confidence below which a page is noted, and below which it is not stored.
+
+Print has 90 and more, also if it is noisy; what looks like handwriting 66 to 72; Cyrillic read as
+Latin 56, print upside down 38, Chinese 11.
+"""
+_COLUMNS = "level page block paragraph line word left top width height confidence text".split()
+_WORD = "5"  # the level of words
 _START = (
     f"import json, sys; from {sandbox.__name__} import execute; execute(*json.loads(sys.argv[1]))"
 )
@@ -79,7 +99,7 @@ class Tesseract(NamedTuple):
         """Whether the program is confined."""
         return self.config.parse_sandbox and sys.platform == "linux"
 
-    def read(self, picture: Picture) -> str:
+    def read(self, picture: Picture) -> Reading:
         """Return the text of a picture as paragraphs; ParseFailed if the program fails."""
         seconds = self.config.parse_timeout
         try:
@@ -98,16 +118,27 @@ class Tesseract(NamedTuple):
         if done.returncode:
             reason = markdown.line(done.stderr.decode(errors="replace"))[:200]
             raise ParseFailed(f"OCR failed: {reason}")
-        # Each paragraph on one line, with hyphenated words joined.
-        text = markdown.clean(done.stdout.decode(errors="replace").replace("\f", "\n\n"))
-        parts = (part.strip() for part in re.split(r"\n\s*\n", text))
-        joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", part) for part in parts)
-        return markdown.blocks(map(markdown.prose, map(markdown.line, joined)))
+        return _reading(done.stdout.decode(errors="replace"))
+
+    def read_upright(self, picture: Picture) -> Reading:
+        """Return the text of a picture that may be upside down; NoText if it is not sure of it."""
+        found = self.read(picture)
+        if found.text and found.confidence < SURE:
+            turned = self.read(picture._replace(grey=picture.grey[::-1]))
+            found = max(found, turned, key=lambda reading: reading.confidence)
+        if found.text and found.confidence < LEAST:
+            raise NoText(
+                f"OCR is not sure of what it reads (confidence {found.confidence} of 100, at least "
+                f"{LEAST} is stored): the text may be handwritten, too small, or in a script other "
+                f"than that of {self.config.ocr_languages} (MCPVECTORDB_OCR_LANGUAGES)"
+            )
+        return found
 
     def command(self) -> list[str]:
         """The command that reads a graymap from stdin and writes its text to stdout."""
         data = ["--tessdata-dir", self.data] if self.data else []
         arguments = ["-", "-", "-l", self.config.ocr_languages, "--dpi", str(DPI), *data]
+        arguments += ["-c", "tessedit_create_tsv=1"]
         if not self.confined:
             return [self.program, *arguments]
         prefix = Path(self.program).parent.parent
@@ -135,12 +166,14 @@ class Tesseract(NamedTuple):
 
     def _completed(self, source: Source, parsed: Parsed, draw: Draw) -> Parsed:
         """The document with these texts on pages without any, and a note on those that failed."""
-        texts, failures = dict[int, str](), dict[int, str]()
+        texts, failures, unsure = dict[int, str](), dict[int, str](), dict[int, int]()
         for page, found in self._read(source, parsed.images, draw):
             if isinstance(found, IngestError):
                 failures[page] = str(found)
-            elif found:
-                texts[page] = found
+            elif found.text:
+                texts[page] = found.text
+                if found.confidence < SURE:
+                    unsure[page] = found.confidence
         if not texts and not parsed.text.strip():
             reason = next(iter(failures.values()), "OCR found no text in it")
             raise NoText(f"No text found in {source.name}; {reason}")
@@ -150,13 +183,19 @@ class Tesseract(NamedTuple):
             for number, (start, end) in enumerate(pairwise(bounds), 1)
         )
         metadata = {**parsed.metadata, **({"ocr_pages": sorted(texts)} if texts else {})}
-        failed = next(iter(failures.values()), "")
-        note = f"OCR of page {ranges(failures)} failed: {failed}" if failures else ""
+        notes = []
+        if failures:
+            failed = next(iter(failures.values()))
+            notes.append(f"OCR of page {ranges(failures)} failed: {failed}")
+        if unsure:
+            lowest = min(unsure.values())
+            notes.append(f"OCR is unsure of page {ranges(unsure)} (confidence {lowest} of 100)")
+        note = "; ".join(notes)
         return replace(parsed, text=text, pages=pages, metadata=metadata, note=note, images=())
 
     def _read(
         self, source: Source, pages: Sequence[int], draw: Draw
-    ) -> Iterator[tuple[int, str | IngestError]]:
+    ) -> Iterator[tuple[int, Reading | IngestError]]:
         from concurrent.futures import ThreadPoolExecutor  # most processes read no scans
 
         known = f"{hashlib.sha256(source.raw).hexdigest()}-{self.config.ocr_languages}"
@@ -164,28 +203,49 @@ class Tesseract(NamedTuple):
         missing = []
         for page, file in files.items():
             try:
-                yield page, file.read_text("utf-8")
-            except (OSError, UnicodeDecodeError):
+                text, confidence = json.loads(file.read_bytes())
+                yield page, Reading(str(text), int(confidence))
+            except (OSError, ValueError, TypeError):
                 missing.append(page)
         with ThreadPoolExecutor(self.workers) as pool:
             # In batches, so that few pictures are in memory and each batch is kept when it is read.
             for at in range(0, len(missing), self.workers):
                 batch = missing[at : at + self.workers]
-                texts = pool.map(lambda page: self._text(draw, page), batch)
-                found = list(zip(batch, texts, strict=True))
-                for page, text in found:
-                    if isinstance(text, str):
-                        _keep(files[page], text)
+                readings = pool.map(lambda page: self._reading(draw, page), batch)
+                found = list(zip(batch, readings, strict=True))
+                for page, reading in found:
+                    if isinstance(reading, Reading):
+                        _keep(files[page], json.dumps(reading))
                 yield from found
         for file in files.values():
             with suppress(OSError):
                 file.unlink()
 
-    def _text(self, draw: Draw, page: int) -> str | IngestError:
+    def _reading(self, draw: Draw, page: int) -> Reading | IngestError:
         try:
-            return self.read(draw(page))
+            return self.read_upright(draw(page))
         except IngestError as error:
             return error
+
+
+def _reading(table: str) -> Reading:
+    """What Tesseract found, from its table of words (TSV).
+
+    Each paragraph is on one line, with hyphenated words joined; the confidence is the mean over all
+    characters.
+    """
+    paragraphs: dict[tuple[str, ...], dict[str, list[str]]] = {}
+    characters = sure = 0.0
+    for row in (line.split("\t") for line in table.splitlines()):
+        if len(row) == len(_COLUMNS) and row[0] == _WORD and (word := row[-1].strip()):
+            lines = paragraphs.setdefault(tuple(row[1:4]), {})
+            lines.setdefault(row[4], []).append(word)
+            characters += len(word)
+            sure += len(word) * float(row[10])
+    texts = ("\n".join(map(" ".join, lines.values())) for lines in paragraphs.values())
+    joined = (re.sub(r"(?<=\w\w)-\n(?=[a-zß-ÿ])", "", markdown.clean(text)) for text in texts)
+    text = markdown.blocks(map(markdown.prose, map(markdown.line, joined)))
+    return Reading(text, round(sure / characters) if characters else 0)
 
 
 def _keep(file: Path, text: str) -> None:

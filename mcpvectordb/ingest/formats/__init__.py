@@ -124,6 +124,7 @@ _UNSUPPORTED = {
 }
 # Of these, the pictures that MuPDF can draw, with its names for them.
 _PICTURES = {f"a {kind.upper()} image": kind for kind in ("png", "jpeg", "gif", "bmp", "tiff")}
+OCR = "install the extra (pip install 'mcpvectordb[ocr]')"
 
 
 def picture(source: Source) -> str:
@@ -245,4 +246,5 @@ def check_extension(source: Source) -> None:
 
 def _unsupported(source: Source, what: str) -> UnsupportedFormat:
     names = ", ".join(each.name for each in FORMATS)
+    names += f"; to read images {OCR}" if what in _PICTURES else ""
     return UnsupportedFormat(f"Unsupported format of {source.name}: {what}; supported are {names}")

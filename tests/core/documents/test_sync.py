@@ -15,6 +15,7 @@ from typing import Any
 
 import apsw
 import numpy as np
+import pymupdf
 import pytest
 from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ from mcpvectordb import (
     Synced,
     Unreadable,
 )
+from mcpvectordb.documents.sync import NEEDS_OCR
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.ingest.ocr import Tesseract
 from tests.core.ingest.test_ocr import scan
@@ -164,14 +166,15 @@ def test_a_file_that_another_version_of_the_program_skipped_is_read_again(folder
 def test_a_file_that_was_skipped_for_lack_of_ocr_is_read_once_that_is_there(folder: Folder) -> None:
     if Tesseract.found(Config()) is None:
         pytest.skip("no Tesseract")
-    scan = folder.write("a.txt", EXECUTABLE)
+    document = pymupdf.open()
+    document.new_page(width=595, height=300).insert_text((40, 100), "the lazy dog", fontsize=16)
+    folder.write("a.png", document[0].get_pixmap(dpi=200).tobytes("png"))
     with Database(folder.db.path, config=Config(ocr_languages=""), embedder=Letters()) as without:
         for _ in range(2):
             [done] = without.documents.sync(embed=False)
-            assert done.skipped == {"of no readable type": 1}
-    with same_time(scan):
-        scan.write_bytes(b"a" * len(EXECUTABLE))
+            assert done.skipped == {NEEDS_OCR: 1}
     assert counts(folder.sync()) == {"indexed": 1}
+    assert folder.texts() == {"a.png": "the lazy dog\n"}
     assert counts(folder.sync()) == {"unchanged": 1}
 
 

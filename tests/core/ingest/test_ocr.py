@@ -12,7 +12,7 @@ import pytest
 
 from mcpvectordb import Config, Database, NoText, UnsupportedFormat
 from mcpvectordb.errors import IngestError, ParseFailed
-from mcpvectordb.ingest.ocr import Picture, Tesseract, ranges
+from mcpvectordb.ingest.ocr import Picture, Reading, Tesseract, ranges
 from mcpvectordb.ingest.worker import Worker, limits_of
 from mcpvectordb.records import Chunk, Document, Parsed, Source
 from tests.support_formats import page, source
@@ -43,13 +43,17 @@ def scan(*texts: str | None) -> bytes:
     return bytes(document.tobytes())
 
 
+TURNED = ("erusnu", "egabrag")
+
+
 class Engine(Tesseract):
     """Reads a picture of bytes as these bytes; "bad" fails."""
 
-    def read(self, picture: Picture) -> str:
+    def read(self, picture: Picture) -> Reading:
         if picture.grey == b"bad":
             raise ParseFailed("OCR failed: bad picture")
-        return picture.grey.decode()
+        text = picture.grey.decode()
+        return Reading(text, {"unsure": 70, "garbage": 38}.get(text, 20 if text in TURNED else 95))
 
 
 def picture(grey: bytes) -> Picture:
@@ -157,7 +161,7 @@ def test_without_languages_nothing_is_read_by_ocr() -> None:
     with Worker(Config(ocr_languages="")) as worker:
         with pytest.raises(NoText, match=r"it looks scanned: .*mcpvectordb\[ocr\]"):
             worker.parse(source(scan(TEXT), "a.pdf"))
-        with pytest.raises(UnsupportedFormat, match="a PNG image"):
+        with pytest.raises(UnsupportedFormat, match=r"a PNG image; .*mcpvectordb\[ocr\]"):
             worker.parse(source(drawn(TEXT).tobytes("png"), "a.png"))
 
 
@@ -203,6 +207,45 @@ def test_an_interrupted_scan_goes_on_with_the_pages_that_are_missing(
     assert not list((tmp_path / "ocr").iterdir())  # nothing of a document stays beside the file
     reader.complete(source(b"other", "a.pdf"), parsed, draw)
     assert sorted(asked[9:]) == [1, 2, 3, 4, 5, 6]
+
+
+@installed
+@pytest.mark.parametrize("turn", [90, 180, 270])
+def test_a_page_that_was_scanned_in_another_direction_is_read(turn: int) -> None:
+    document = pymupdf.open(stream=scan(f"{TEXT}\n{TEXT}"))
+    document[0].set_rotation(turn)
+    with Worker(Config()) as worker:
+        assert worker.parse(source(document.tobytes(), "a.pdf")).text == f"{TEXT} {TEXT}\n"
+
+
+CHINESE = "委员会于星期二开会审议司库的年度报告该报告显示支出连续第三年快于收入"
+
+
+@installed
+def test_a_script_that_is_not_known_is_refused_and_so_is_a_page_of_it() -> None:
+    document = pymupdf.open()
+    sheet = document.new_page(width=595, height=300)
+    sheet.insert_text((40, 100), CHINESE, fontname="china-s", fontsize=14)
+    pictures = [sheet.get_pixmap(dpi=200), drawn(TEXT)]
+    with Worker(Config()) as worker:
+        with pytest.raises(NoText, match=r"not sure .* script other than that of eng"):
+            worker.parse(source(pictures[0].tobytes("png"), "a.png"))
+        both = pymupdf.open()
+        for picture in pictures:
+            sheet = both.new_page(width=595, height=300)
+            sheet.insert_image(sheet.rect, pixmap=picture)
+        parsed = worker.parse(source(both.tobytes(), "a.pdf"))
+    assert parsed.text == f"{TEXT}\n" and parsed.metadata["ocr_pages"] == [2]
+    assert parsed.note.startswith("OCR of page 1 failed: OCR is not sure of what it reads (confid")
+
+
+def test_what_is_unsure_is_noted_and_what_is_more_so_is_not_stored(reader: Tesseract) -> None:
+    pages = [b"read", b"unsure", b"garbage", b"erusnu"]  # the last is upside down
+    parsed = scanned(1, 2, 3, 4, offsets=(0, 0, 0, 0))
+    done = reader.complete(source(b"x", "a.pdf"), parsed, lambda page: picture(pages[page - 1]))
+    assert isinstance(done, Parsed) and done.text == "read\n\nunsure\n\nunsure\n"
+    assert done.note.startswith("OCR of page 3 failed: OCR is not sure of what it reads (confid")
+    assert done.note.endswith("; OCR is unsure of page 2, 4 (confidence 70 of 100)")
 
 
 def test_other_answers_are_not_changed(reader: Tesseract) -> None:
