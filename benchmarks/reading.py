@@ -1,7 +1,8 @@
 """How well files are read: `python -m benchmarks reading --data DIR`.
 
 DIR holds files and, beside each, the text that is expected of it: `NAME.html` and `NAME.txt`,
-`NAME.pdf` and `NAME.txt`. This library reads them beside the other readers that are installed.
+`NAME.pdf` and `NAME.txt`, and perhaps the rows of its tables in `NAME.json`. `--make COUNT` fills
+it with PDFs of this kind. This library reads them beside the other readers that are installed.
 Words are compared without markup; a file that cannot be read counts as empty.
 """
 
@@ -9,36 +10,46 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import resource
 import shutil
 import subprocess
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from benchmarks import report
+from benchmarks.pages import make
 from benchmarks.store import say
 from mcpvectordb import InvalidInput, MCPVectorDBError
 from mcpvectordb.ingest import formats
 from mcpvectordb.records import Source
 
+T = TypeVar("T")
 OURS = "mcpvectordb"
 RUN = 4  # words in a row that are compared for the F1 of a text
 LOST = 0.5  # of the expected words; with fewer, the text is lost
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 
 
+Rows = Sequence[Sequence[str]]
+"""The cells of a table."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A file, its expected text, and its number of pages."""
+    """A file, its expected text, the rows of its tables if they are known, its number of pages."""
 
     path: Path
     expected: str
+    tables: list[Rows]
     pages: int
 
 
@@ -49,6 +60,9 @@ class Grade:
     - kept: share of the expected words that are there.
     - order: share of the words that occur once in both texts and follow each other in both.
     - f1: harmonic mean of precision and recall of runs of four words.
+    - relations: the same of pairs of cells that are neighbours, with their direction (the measure
+      of the table competition of ICDAR 2013), in all tables of the text; None without tables.
+    - rows: share of the rows of these tables whose cells are on one line of the text.
     """
 
     kept: float
@@ -56,6 +70,8 @@ class Grade:
     precision: float
     recall: float
     f1: float
+    relations: float | None
+    rows: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,8 @@ class Reader:
 def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
+    if options.make:
+        make(options.data, options.make, options.seed)
     samples = load(options.data)
     readers = [each for each in READERS if each.installed()]
     if options.reader:
@@ -92,8 +110,10 @@ def load(folder: Path) -> list[Sample]:
     samples = []
     for path in sorted(folder.iterdir()):
         expected = path.with_suffix(".txt")
-        if path.suffix != ".txt" and path.is_file() and expected.exists():
-            samples.append(Sample(path, expected.read_text("utf-8"), _pages(path)))
+        if path.suffix not in (".txt", ".json") and path.is_file() and expected.exists():
+            cells = path.with_suffix(".json")
+            tables = json.loads(cells.read_text("utf-8")) if cells.exists() else []
+            samples.append(Sample(path, expected.read_text("utf-8"), tables, _pages(path)))
     if not samples:
         raise InvalidInput(f"{folder} has no file with an expected text (NAME.txt) beside it")
     return samples
@@ -110,9 +130,12 @@ def measure(kind: str, reader: Reader, samples: Sequence[Sample], *, verbose: bo
         except Exception as error:
             say(f"{reader.name} cannot read {sample.path.name}: {error}")
             text = ""
-        grades.append(grade(text, sample.expected))
+        grades.append(grade(text, sample.expected, sample.tables))
         if verbose:
-            say(f"{sample.path.name:32} {reader.name:12} {grades[-1].f1:.3f} {grades[-1].kept:.3f}")
+            last = grades[-1]
+            figures = (last.f1, last.kept, last.order, last.relations, last.rows)
+            shown = " ".join("   – " if each is None else f"{each:.3f}" for each in figures)
+            say(f"{sample.path.name:32} {reader.name:12} {shown}")
     pages = sum(each.pages for each in samples)
     return {
         "kind": kind,
@@ -124,20 +147,70 @@ def measure(kind: str, reader: Reader, samples: Sequence[Sample], *, verbose: bo
         "recall": fmean(each.recall for each in grades),
         "F1": fmean(each.f1 for each in grades),
         "lost": sum(each.kept < LOST for each in grades),
+        "cell relations": _mean(each.relations for each in grades),
+        "rows on a line": _mean(each.rows for each in grades),
         "CPU ms/page": 1000 * (_cpu() - before) / pages,
     }
 
 
-def grade(text: str, expected: str) -> Grade:
-    """Compare a text with the expected one."""
+def _mean(figures: Iterable[float | None]) -> float | str:
+    known = [each for each in figures if each is not None]
+    return fmean(known) if known else "–"
+
+
+def grade(text: str, expected: str, tables: Sequence[Rows] = ()) -> Grade:
+    """Compare a text with the expected one, and its tables with those expected."""
     found, wanted = words(text), words(expected)
     kept = (Counter(found) & Counter(wanted)).total() / len(wanted) if wanted else 1.0
     runs, wanted_runs = _runs(found), _runs(wanted)
-    common = (runs & wanted_runs).total()
-    precision = common / runs.total() if runs else 0.0
-    recall = common / wanted_runs.total() if wanted_runs else 1.0
-    f1 = 2 * precision * recall / (precision + recall) if common else 0.0
-    return Grade(kept, order(found, wanted), precision, recall, f1)
+    precision, recall, f1 = _overlap(runs, wanted_runs)
+    relations = rows = None
+    if tables:
+        *_, relations = _overlap(_relations(markdown_tables(text)), _relations(tables))
+        rows = _on_a_line(text, tables)
+    return Grade(kept, order(found, wanted), precision, recall, f1, relations, rows)
+
+
+def _overlap(found: Counter[T], wanted: Counter[T]) -> tuple[float, float, float]:
+    """Precision, recall and F1."""
+    common = (found & wanted).total()
+    precision = common / found.total() if found else 0.0
+    recall = common / wanted.total() if wanted else 1.0
+    return precision, recall, 2 * precision * recall / (precision + recall) if common else 0.0
+
+
+def markdown_tables(text: str) -> list[Rows]:
+    """The tables of a Markdown text."""
+    tables: list[Rows] = []
+    for is_table, lines in groupby(text.splitlines(), lambda line: line.startswith("|")):
+        if is_table:
+            rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines]
+            tables.append([row for row in rows if not set("".join(row)) <= set("-: ")])
+    return tables
+
+
+def _relations(tables: Sequence[Rows]) -> Counter[tuple[str, str, str]]:
+    """Each cell with the next one that has text, to the right and below."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for table in tables:
+        cells = [[" ".join(words(cell)) for cell in row] for row in table]
+        lines = [("right", row) for row in cells]
+        lines += [("below", column) for column in zip_longest(*cells, fillvalue="")]
+        for direction, line in lines:
+            found.update((*pair, direction) for pair in pairwise(filter(None, line)))
+    return found
+
+
+def _on_a_line(text: str, tables: Sequence[Rows]) -> float:
+    """The share of rows of two cells or more whose words are on one line, in this order."""
+    lines = [f" {' '.join(words(line))} " for line in text.splitlines()]
+    rows = [
+        f" {' '.join(words(' '.join(row)))} "
+        for table in tables
+        for row in table
+        if sum(map(bool, row)) > 1
+    ]
+    return sum(any(row in line for line in lines) for row in rows) / len(rows) if rows else 1.0
 
 
 def words(text: str) -> list[str]:
@@ -197,6 +270,19 @@ def _pymupdf4llm(path: Path) -> str:
     return str(pymupdf4llm.to_markdown(str(path)))
 
 
+def _pypdf(path: Path) -> str:
+    import pypdf  # type: ignore[import-not-found, unused-ignore]
+
+    return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(path).pages)
+
+
+def _pdfplumber(path: Path) -> str:
+    import pdfplumber  # type: ignore[import-not-found, unused-ignore]
+
+    with pdfplumber.open(path) as document:
+        return "\n\n".join(page.extract_text() for page in document.pages)
+
+
 def _pdftotext(path: Path) -> str:
     done = subprocess.run(["pdftotext", str(path), "-"], capture_output=True, check=True)
     return done.stdout.decode("utf-8", "replace")
@@ -217,6 +303,8 @@ READERS = (
         _markitdown,
         _has("markitdown"),
     ),
+    Reader("pypdf", _PDF, _pypdf, _has("pypdf")),
+    Reader("pdfplumber", _PDF, _pdfplumber, _has("pdfplumber")),
     Reader("pymupdf4llm", _PDF, _pymupdf4llm, _has("pymupdf4llm")),
     Reader("pdftotext", _PDF, _pdftotext, lambda: shutil.which("pdftotext") is not None),
 )
@@ -250,6 +338,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         metavar="DIR",
         help="a folder of files, each with its expected text as NAME.txt",
     )
+    parser.add_argument(
+        "--make", type=int, default=0, metavar="COUNT", help="first fill DIR with so many PDFs"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the PDFs that are made [1]")
     parser.add_argument(
         "--reader",
         action="append",

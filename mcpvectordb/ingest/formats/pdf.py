@@ -12,13 +12,14 @@ from xml.parsers import expat
 import pymupdf
 
 from mcpvectordb.errors import NoText, ParseFailed
-from mcpvectordb.ingest.formats import markdown
+from mcpvectordb.ingest.formats import OCR, markdown
 from mcpvectordb.ingest.formats.pdf_layout import file_order, reading_order
 from mcpvectordb.ingest.formats.pdf_rows import (
     PageText,
     TextBlock,
     TextRow,
     code_lines,
+    is_broken,
     page_text,
     without_running_titles,
 )
@@ -32,10 +33,7 @@ LONGEST_TITLE_ROWS = 4
 # Symbol fonts encode bullets as private-use characters.
 _BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
-_OCR = (
-    "install the extra (pip install 'mcpvectordb[ocr]'), run OCR over it first (ocrmypdf in.pdf "
-    "out.pdf) or supply the text directly"
-)
+_OCR = f"{OCR}, run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
 DPI, MOST_PIXELS = 300, 5000
 """Resolution of a page that is drawn, and the greatest width or height of its picture."""
 
@@ -60,7 +58,7 @@ def parse(source: Source) -> Parsed:
     texts = markdown_pages(blocks, listed)
     for at in range(1, len(texts)):  # a word that is hyphenated at the end of a page ends there
         rest = re.match(r"([^\W\d_]+\S*)\s?", texts[at])
-        if rest and _is_broken(texts[at - 1], rest[1]):
+        if rest and is_broken(texts[at - 1], rest[1]):
             texts[at - 1] = texts[at - 1][:-1] + rest[1]
             texts[at] = texts[at][rest.end() :]
     metadata["pages"] = len(texts)
@@ -247,13 +245,8 @@ def _paragraph(rows: Sequence[TextRow]) -> str:
     """The rows on one line, with hyphenated words joined."""
     text = rows[0].text
     for row in rows[1:]:
-        text = text[:-1] + row.text if _is_broken(text, row.text) else f"{text} {row.text}"
+        text = text[:-1] + row.text if is_broken(text, row.text) else f"{text} {row.text}"
     return text.replace("\t", " ")
-
-
-def _is_broken(text: str, rest: str) -> bool:
-    """Whether a text ends in a hyphenated word that the rest continues."""
-    return text[-1:] == "-" and text[-3:-1].isalpha() and rest[:1].islower()
 
 
 def _items(rows: Sequence[TextRow]) -> str:

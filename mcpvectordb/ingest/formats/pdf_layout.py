@@ -14,11 +14,13 @@ column. Short lines are cells of a table without ruled lines, which is read row 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from mcpvectordb.ingest.formats.pdf_rows import TextBlock, TextRow, lines_of
+from mcpvectordb.ingest.formats.pdf_rows import TextBlock, TextRow, lines_of, reads_leftwards
+from mcpvectordb.ingest.formats.pdf_streams import is_numeric, with_streams
 
 GUTTER, NARROW_GUTTER = 8.0, 4.5
 """Least width in points of the white space between two columns; a narrow one needs many rows."""
@@ -29,6 +31,10 @@ COLUMN_CHARACTERS = 20
 """Least typical line length of a column; shorter lines are cells, which are read row by row."""
 COLUMN_FILL = 0.5
 """Least mean share of a column's width that its lines take up."""
+SPARSE = 0.5
+"""Share of a column's height that its lines take up at least."""
+SAME_HEIGHT = 0.15
+"""Share of a line's height by which its place may differ from that of the next column's line."""
 DEEPEST = 4
 
 
@@ -115,6 +121,10 @@ def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[TextBlock]:
     """The columns of a page or column in reading order, as lines from top to bottom."""
     group: TextBlock = []
     ink: list[tuple[float, float]] = []
+    tables = [row for row in with_streams(lines_of(rows)) if row.table]
+    if tables:
+        others = [row for row in rows if not any(each.box.holds(row.box) for each in tables)]
+        rows = [*others, *tables]
     for band in _bands(rows):
         own = _merged((row.box.x0, row.box.x1) for row in band)
         both = _merged([*ink, *own])
@@ -156,7 +166,7 @@ def _cut(group: TextBlock, ink: list[tuple[float, float]], deepest: int) -> Iter
     if len(columns) == 1:
         yield lines_of(group)
         return
-    for column in columns:
+    for column in reversed(columns) if reads_leftwards(group) else columns:
         yield from _ordered(column, deepest - 1)
 
 
@@ -168,17 +178,45 @@ def _columns(group: TextBlock, ink: list[tuple[float, float]]) -> list[TextBlock
     ]
     gaps = [right[0] - left[1] for left, right in pairwise(ink)]
     while gaps:
-        at = next(
-            (at for at, gap in enumerate(gaps) if not _is_gutter(gap, *columns[at : at + 2])), None
-        )
-        poor = next((at for at, each in enumerate(columns) if not _is_column(lines_of(each))), None)
-        if poor is not None:
-            at = min({poor - 1, poor} & set(range(len(gaps))), key=lambda each: gaps[each])
-        if at is None:
+        joined = [
+            at for at, gap in enumerate(gaps) if not _is_gutter(gap, *columns[at : at + 2])
+        ] or [at for at, gap in enumerate(gaps) if _are_cells(columns[at], columns[at + 1])]
+        if not joined:
             break
+        at = min(joined, key=lambda at: gaps[at])
         columns[at : at + 2] = [columns[at] + columns[at + 1]]
         del gaps[at]
     return columns
+
+
+def _are_cells(left: TextBlock, right: TextBlock) -> bool:
+    """Whether a column is no text of its own but cells, bullets or numbers beside the other one.
+
+    Several columns of cells may be a table that stands beside text in another column: then their
+    lines are not at the same heights.
+    """
+    lines = [lines_of(left), lines_of(right)]
+    poor = [each for each in lines if not _is_column(each)]
+    if not poor or any(
+        sum(len(row.text) for row in each) < COLUMN_CHARACTERS * len(each) and not _is_tabbed(each)
+        for each in poor
+    ):
+        return bool(poor)
+    if len(poor) == 1:
+        (cells,), (text,) = poor, [each for each in lines if each is not poor[0]]
+        height = text[0].box.y1 - text[0].box.y0
+        if (
+            text[0].box.y0 < cells[0].box.y0 - 2.5 * height
+            or text[-1].box.y1 > cells[-1].box.y1 + 4 * height
+        ):
+            return False
+    few, many = sorted(lines, key=len)
+    bases, same = sorted(row.box.y1 for row in many), 0
+    for row in few:
+        near = SAME_HEIGHT * (row.box.y1 - row.box.y0)
+        at = bisect_left(bases, row.box.y1 - near)
+        same += at < len(bases) and bases[at] <= row.box.y1 + near
+    return same >= 0.6 * len(few)
 
 
 def _is_gutter(gap: float, left: TextBlock, right: TextBlock) -> bool:
@@ -193,11 +231,22 @@ def _is_gutter(gap: float, left: TextBlock, right: TextBlock) -> bool:
     )
 
 
+def _is_tabbed(rows: TextBlock) -> bool:
+    """Whether most lines have several cells."""
+    return 2 * sum("\t" in row.text for row in rows) > len(rows)
+
+
 def _is_column(rows: TextBlock) -> bool:
     if any(row.table for row in rows):
         return True
     if all(row.mono for row in rows):  # the columns of a listing
         return False
+    if _is_tabbed(rows) or is_numeric(row.text for row in rows):
+        return False
+    if len(rows) > 2:
+        heights = sum(row.box.y1 - row.box.y0 for row in rows)
+        if heights < SPARSE * (max(row.box.y1 for row in rows) - min(row.box.y0 for row in rows)):
+            return False  # cells beside longer ones
     # The mean line length weighted by length: a few short last lines do not count for much.
     lengths = [len(row.text) for row in rows]
     widths = [row.box.x1 - row.box.x0 for row in rows]

@@ -9,9 +9,11 @@ layout.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import pymupdf
@@ -24,6 +26,13 @@ STRAIGHT = 0.2
 _MONO = re.compile(
     r"mono(?!type)|nimbusmon|courier|consol|typewriter|cmtt|sftt|menlo|sourcecode", re.IGNORECASE
 )
+
+
+_RIGHT_TO_LEFT = re.compile(r"[\u0590-\u065f\u066a-\u06ef\u06fa-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+# Fonts whose ligature of lam and alef is mapped to both in the order of the page: no word of Arabic
+# has two alefs in succession.
+_TURNED_LIGATURE = re.compile(r"ا([اأإآ])ل")
+HYPHENS = ("-", "\u2010", "\u00ad")
 
 
 class Box(NamedTuple):
@@ -71,6 +80,11 @@ class TextRow(NamedTuple):
         """Return the row with only some of its words."""
         if len(words) == len(self.words):
             return self
+        if _RIGHT_TO_LEFT.search(self.text):
+            words = logical(words)
+            return self._replace(
+                box=around(each.box for each in words), text=_spaced(words), words=tuple(words)
+            )
         text, box = " ".join(word.text for word in words), around(word.box for word in words)
         return self._replace(box=box, text=text, words=tuple(words))
 
@@ -149,7 +163,51 @@ def _row(line: dict[str, Any], block: int, words: Sequence[PlacedWord]) -> TextR
         return None
     style = (round(size * 2) / 2, bold > 0.8 * letters, mono > 0.8 * letters)
     box = around(word.box for word in words)
+    if _RIGHT_TO_LEFT.search(text):
+        words = logical(words)
+        text = _spaced(words)
     return TextRow(box, text.strip(), *style, block, tuple(words))
+
+
+def logical(words: Sequence[PlacedWord]) -> list[PlacedWord]:
+    """Return the words of one line in the order in which they are read.
+
+    In Hebrew and Arabic lines they follow each other from right to left, but for runs of numbers
+    and of words in other scripts; their letters are in the right order already. Presentation forms
+    of letters, and ligatures, become letters.
+    """
+    plain = [
+        word._replace(text=_TURNED_LIGATURE.sub(r"ال\1", unicodedata.normalize("NFKC", word.text)))
+        for word in words
+    ]
+    letters = Counter(bool(_RIGHT_TO_LEFT.match(each)) for word in plain for each in word.text)
+    leftwards = 2 * letters[True] > letters[False]
+    ordered: list[PlacedWord] = []
+    for turned, run in groupby(
+        sorted(plain, key=lambda word: word.box.x0, reverse=leftwards),
+        lambda word: (
+            bool(_RIGHT_TO_LEFT.search(word.text)) != leftwards
+            and (leftwards is False or any(map(str.isalnum, word.text)))
+        ),
+    ):
+        some = list(run)
+        ordered += reversed(some) if turned else some
+    return ordered
+
+
+def _spaced(words: Sequence[PlacedWord]) -> str:
+    """The words of a line with spaces where there is white space between them."""
+    text = words[0].text
+    for last, word in pairwise(words):
+        gap = max(word.box.x0 - last.box.x1, last.box.x0 - word.box.x1)
+        text += f"{' ' * (gap > 0.03 * (word.box.y1 - word.box.y0))}{word.text}"
+    return text
+
+
+def reads_leftwards(rows: Iterable[TextRow]) -> bool:
+    """Return whether most rows are in a script that is read from right to left."""
+    found = [bool(_RIGHT_TO_LEFT.search(row.text)) for row in rows]
+    return 2 * sum(found) > len(found)
 
 
 def _direction(vector: tuple[float, float]) -> str:
@@ -175,7 +233,16 @@ def lines_of(rows: Sequence[TextRow]) -> TextBlock:
         else:
             lines.append([row])
     lines.sort(key=lambda line: line[0].box.y0)
-    return [reduce(_joined, sorted(line, key=lambda row: row.box.x0)) for line in lines]
+    return [_line(sorted(line, key=lambda row: row.box.x0)) for line in lines]
+
+
+def _line(pieces: Sequence[TextRow]) -> TextRow:
+    """The pieces of a line, from left to right, as one row."""
+    line = reduce(_joined, pieces)
+    if len(pieces) > 1 and _RIGHT_TO_LEFT.search(line.text):
+        words = logical(line.words)
+        return line._replace(text=_spaced(words), words=tuple(words))
+    return line
 
 
 def _joined(left: TextRow, right: TextRow) -> TextRow:
@@ -197,6 +264,25 @@ def code_lines(rows: Sequence[TextRow]) -> str:
     """Return rows in a fixed-width font with the indentation given by their positions."""
     left, width = min(row.box.x0 for row in rows), min(_width(row) for row in rows)
     return "\n".join(" " * round((row.box.x0 - left) / width) + row.text for row in rows)
+
+
+def is_broken(text: str, rest: str) -> bool:
+    """Return whether a text ends in a hyphenated word that the rest continues."""
+    return text[-1:] in HYPHENS and text[-3:-1].isalpha() and rest[:1].islower()
+
+
+def cell_text(words: Sequence[PlacedWord]) -> str:
+    """Return words with spaces, but for a word that is hyphenated at the end of a line."""
+    if any(_RIGHT_TO_LEFT.search(word.text) for word in words):
+        lines = groupby(words, lambda word: round(word.box.y1))
+        words = [word for _, line in lines for word in logical(list(line))]
+    text = ""
+    for last, word in pairwise([None, *words]):
+        if last and word and last.box.y1 <= word.box.y1 - 2 and is_broken(text, word.text):
+            text = text[:-1] + word.text
+        elif word:
+            text = f"{text} {word.text}" if text else word.text
+    return text
 
 
 # --- what a PDF repeats on its pages: running titles, page numbers, watermarks, stamps

@@ -1,17 +1,12 @@
 """Find tables on a PDF page by the lines that are drawn around and between their cells.
 
-Two kinds of tables are found ("lattice" detection, as in Camelot and Tabula):
-
-- Grids: horizontal and vertical lines that touch form a connected component. The distinct x
-  positions of its vertical lines bound the columns, the y positions of its horizontal ones the
-  rows.
-- Stacks: three or more horizontal lines of equal width without vertical lines, as in printed books
-  (booktabs). The rows are the lines of text, the columns are found by the white space between the
-  words.
+("Lattice" detection, as in Camelot and Tabula.) Horizontal and vertical lines that touch form a
+connected component. The distinct x positions of its vertical lines bound the columns, the y
+positions of its horizontal ones the rows.
 
 Words are then put into cells by their centres. A table needs two rows and two columns with text,
-and text in a good part of its cells, or it is a drawing. Long cells are text in frames; without
-vertical lines all cells must be short, or they are text between lines.
+and text in a good part of its cells, or it is a drawing. Long cells are text in frames. Tables
+without vertical lines are found by the places of their words (`pdf_streams`).
 """
 
 from __future__ import annotations
@@ -23,17 +18,20 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mcpvectordb.ingest.formats.markdown import table
-from mcpvectordb.ingest.formats.pdf_rows import Box, PageText, PlacedWord, TextRow, Turn
+from mcpvectordb.ingest.formats.pdf_rows import (
+    Box,
+    PageText,
+    PlacedWord,
+    TextRow,
+    Turn,
+    cell_text,
+)
 
 FEWEST_PATHS, MOST_PATHS = 3, 10_000
 MOST_LINES = 2000
 """Number of lines on a page above which it is taken for a map or a plot."""
 NEAR = 3.0
 """Distance in points within which two positions count as equal."""
-CELL_CHARACTERS = 30
-"""Greatest mean cell length of a table without vertical lines; longer cells are columns of text."""
-MOST_PARTS = 12
-"""Number of lines in a stack up to which all of its parts are tried."""
 LONGEST_CELL = 250
 FILLED_CELLS = 0.35
 """Least share of cells with text; the lines of a drawing make many cells that have none."""
@@ -59,14 +57,13 @@ def with_tables(page: Any, text: PageText) -> PageText:
     """
     across, down = _ruled_lines(page, text.turn)
     rows, aside = list(text.rows), list(text.aside)
-    for area, xs, ys in [*_grids(across, down), *_stacks(across, down)]:
+    for area, xs, ys in _grids(across, down):
         inside = [word for row in [*rows, *aside] for word in row.words if area.holds(word.box)]
         if not inside:
             continue
-        columns = xs or _white_columns(inside, area)
-        placed = _placed(inside, columns, _with_lines(inside, columns, ys) or _lines(inside))
-        cells = [[" ".join(word.text for word in cell) for cell in row] for row in placed]
-        if _tabular(cells, ruled=bool(xs)):
+        placed = _placed(inside, xs, _with_lines(inside, xs, ys))
+        cells = [[cell_text(cell) for cell in row] for row in placed]
+        if _tabular(cells):
             rows, aside = _outside(area, rows), _outside(area, aside)
             rows.append(TextRow(area, "", table=table(cells)))
     return text._replace(rows=rows, aside=aside)
@@ -147,27 +144,6 @@ def _distinct(values: Iterable[float]) -> list[float]:
 Words = Sequence[PlacedWord]
 
 
-def _stacks(across: set[RuledLine], down: set[RuledLine]) -> Iterable[Grid]:
-    """Areas between three or more horizontal lines of equal width, without vertical lines.
-
-    Several tables may have lines of the same width, with text between them: so parts of a stack
-    are areas as well, after the whole.
-    """
-    columns = [Box(each.at, each.start, each.at, each.end) for each in down]
-    widths: dict[tuple[int, int], list[RuledLine]] = {}
-    for rule in sorted(across):
-        if rule.end - rule.start > 60:
-            widths.setdefault((round(rule.start / NEAR), round(rule.end / NEAR)), []).append(rule)
-    for rules in widths.values():
-        ys = _distinct(rule.at for rule in rules)
-        parts = range(len(ys), 2, -1) if len(ys) <= MOST_PARTS else [len(ys), 3]
-        for top, bottom in ((at, at + size - 1) for size in parts for at in range(len(ys))):
-            if bottom < len(ys):
-                area = Box(rules[0].start - NEAR, ys[top], rules[0].end + NEAR, ys[bottom])
-                if not any(map(area.holds, columns)):
-                    yield area, [], []
-
-
 def _lines(words: Words) -> list[float]:
     """The y positions that separate the lines of words."""
     bounds: list[float] = []
@@ -178,16 +154,6 @@ def _lines(words: Words) -> list[float]:
             bounds.append(box.y0)
             bottom = box.y1
     return [*bounds, bottom + NEAR]
-
-
-def _white_columns(words: Words, area: Box) -> list[float]:
-    """The x positions of white space from top to bottom between the words."""
-    edges, right = [area.x0], float("inf")
-    for box, _ in sorted(words):
-        if box.x0 - right > 2 * NEAR:
-            edges.append((box.x0 + right) / 2)
-        right = max(right, box.x1) if right != float("inf") else box.x1
-    return [*edges, area.x1]
 
 
 def _with_lines(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[float]:
@@ -234,8 +200,8 @@ def _placed(words: Words, xs: Sequence[float], ys: Sequence[float]) -> list[list
     return cells
 
 
-def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:
-    """Whether this is a table, and not text in frames or between lines, or a drawing."""
+def _tabular(cells: Sequence[Sequence[str]]) -> bool:
+    """Whether this is a table, and not text in frames, or a drawing."""
     rows = [row for row in cells if any(row)]
     columns = [column for column in zip(*rows, strict=True) if any(column)]
     lengths = [len(cell) for row in rows for cell in row if cell]
@@ -244,5 +210,4 @@ def _tabular(cells: Sequence[Sequence[str]], *, ruled: bool) -> bool:
         and len(columns) > 1
         and max(lengths) <= LONGEST_CELL
         and len(lengths) >= FILLED_CELLS * len(rows) * len(columns)
-        and (ruled or sum(lengths) / len(lengths) <= CELL_CHARACTERS)
     )
