@@ -50,7 +50,8 @@ class Allowed:
 
     `conditions`, if there are any, are equivalent to it; what is in memory is filtered by them.
     So is `excluded`, a SELECT of the few that may not be returned, with the same bindings.
-    `origins` are the names of those that it chooses from, if not all, in a published database.
+    `origins` are the names of those that it chooses from, if not all, in a published database;
+    `known` are the ids themselves, where they have been looked up.
     """
 
     select: str = ""
@@ -58,9 +59,12 @@ class Allowed:
     conditions: tuple[Condition, ...] = ()
     origins: tuple[str, ...] = ()
     excluded: str = ""
+    known: NDArray[np.int64] | None = None
 
     def ids(self, sql: Sql) -> NDArray[np.int64]:
         """The selected ids, or those that are excluded, if these are named."""
+        if self.known is not None:
+            return self.known
         return np.array(selected(sql, self.excluded or self.select, self.bindings), np.int64)
 
     def mask(self, sql: Sql, ids: NDArray[np.int64]) -> NDArray[np.bool_]:

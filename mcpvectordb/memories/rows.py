@@ -145,27 +145,40 @@ def is_wide(sql: Sql, project: str | None) -> bool:
 class MemoryFilter(ItemFilter):
     """A condition on memories `x`; they have one of `tags`, if there are any.
 
-    `excluded` is a SELECT of those that do not match, where that is all there is to it: they are
-    few, and quicker to read than the others.
+    `excluded` is a SELECT of those that do not match, which are few and quicker to read than the
+    others, as far as that is so; its bindings come last. `simple` says that there is nothing else
+    to it but `thread`, if that is given.
     """
 
     tags: tuple[str, ...] = ()
     excluded: str = ""
+    thread: str | None = None
+    simple: bool = False
+
+    @property
+    def _without(self) -> str:
+        return self.excluded if self.simple and self.thread is None else ""
 
     @property
     def memories(self) -> Allowed:
         """The ids of the memories that match."""
         found = self.allowed("SELECT x.id FROM contexts x WHERE")
-        return replace(found, excluded=self.excluded)
+        return replace(found, excluded=self._without)
+
+    @property
+    def without(self) -> Allowed:
+        """The ids of those that are `excluded`."""
+        last = self.bindings[len(self.bindings) - self.excluded.count("?") :]
+        return Allowed(self.excluded, last)
 
     @property
     def chunks(self) -> Allowed:
         """The ids of the chunks of these memories."""
-        chunks = "SELECT id FROM context_chunks WHERE owner IN"
+        chunks, without = "SELECT id FROM context_chunks WHERE owner IN", self._without
         found = self.allowed(
             "SELECT c.id FROM contexts x JOIN context_chunks c ON c.owner = x.id WHERE"
         )
-        return replace(found, excluded=f"{chunks} ({self.excluded})" if self.excluded else "")
+        return replace(found, excluded=f"{chunks} ({without})" if without else "")
 
     def using_indexes(self, keys: Collection[str]) -> MemoryFilter:
         """The same filter in a form for which SQLite can use the indexes of these metadata keys."""
@@ -244,7 +257,9 @@ def compile_filter(
         tuple(value for _, bindings in pieces for value in bindings),
         (*named, *conditions),
         wanted,
-        " UNION ALL ".join(excluded) if len(pieces) == len(excluded) else "",
+        " UNION ALL ".join(excluded),
+        None if thread is None else checked_thread(thread),
+        simple=len(pieces) == (thread is not None) + len(excluded),
     )
 
 

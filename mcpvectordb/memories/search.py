@@ -125,6 +125,7 @@ class MemorySearch:
     ) -> Ranking:
         turns = turns_of(sql, self._store.fulltext.memory)
         owned = turns if turns.seq is not None else None
+        memories, passages = turns.chosen(sql, allowed)
         meaning = (
             OwnerRetriever(sql, self._index, embedding, owned)
             if isinstance(embedding, QueryEmbedding)
@@ -133,9 +134,9 @@ class MemorySearch:
         retrievers = Retrievers(
             sql,
             words.query,
-            partial(words.match, allowed.memories) if words.any else words.note or NO_WORDS,
+            partial(words.match, memories) if words.any else words.note or NO_WORDS,
             meaning,
-            words.narrowed(allowed),
+            words.narrowed(allowed, passages),
             embedding,
             newest=True,
             near=words.conversations(allowed, turns),
@@ -274,12 +275,12 @@ class _Words:
             lambda ids: self._matched.occurrences(ids),
         )
 
-    def narrowed(self, which: MemoryFilter) -> Allowed:
-        """The chunks of the memories that quoted phrases and exclusions allow."""
+    def narrowed(self, which: MemoryFilter, passages: Allowed) -> Allowed:
+        """The passages of the memories that quoted phrases and exclusions allow."""
         if self._parsed or not (self.query.required or self.query.excluded):
-            return which.chunks
+            return passages
         if self.query.common and self._mode == "vector":
-            return which.chunks
+            return passages
         memories = self._keyword.narrowed(self.query, which.memories)
         return replace(
             memories, select=f"SELECT id FROM context_chunks WHERE owner IN ({memories.select})"

@@ -118,7 +118,7 @@ class Judge:
     `exact` query has nothing but codes, whose embeddings mean nothing; a `foreign` one is in other
     than Latin letters. `language` is one of those in which hits were judged (`judged_language`).
     `single` hits are memories, of which mostly one answers a question, while of the passages of
-    documents several do.
+    documents several do. Nothing is relevant to a `wordless` query, which has punctuation alone.
     """
 
     model: str = ""
@@ -126,6 +126,7 @@ class Judge:
     foreign: bool = False
     language: str = ENGLISH
     single: bool = False
+    wordless: bool = False
 
     def relevance(
         self, first: Sequence[Evidence], passages: int, ranks: range
@@ -135,6 +136,8 @@ class Judge:
         It never rises from one rank to the next: a hit is at least as likely to be relevant as any
         that ranks below it. None where it is not calibrated.
         """
+        if self.wordless:
+            return [0.0 for _ in ranks]
         weights = [self._weights(each) for each in first]
         falls = [(by.rank if by else 0.0) + (SINGLE if self.single else 0.0) for by in weights]
         odds = [
@@ -207,6 +210,7 @@ def judge(text: str, query: Query, query_embedding: QueryEmbedding | str) -> Jud
         exact=query.exact,
         foreign=non_latin,
         language=_language(text) if foreign else ENGLISH,
+        wordless=not any(map(str.isalnum, text)),
     )
 
 

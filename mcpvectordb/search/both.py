@@ -138,9 +138,18 @@ def search(
         fused = grouped(fused)
     kept = [hit for hit in fused if hit.relevance is None or hit.relevance >= least]
     parts = [each for answer in answers for each in answer.values()]
-    # What one kind does not have, such as a key of metadata, the other one may have.
     notes = [each.note for each in parts] if all(each.note for each in parts) else []
-    notes = [each for each in notes if not each.startswith("there is no ")] or notes
+    if notes:
+        # What one kind does not have, such as a key of metadata, the other one may have.
+        shelves: dict[Kind, Any] = {"documents": documents}
+        if stored:
+            shelves["memories"] = memories()
+        lacking = {
+            shelves[kind].why_empty(**{name: given[name] for name in given if name != "as_of"})
+            for kind, given in which.items()
+            if kind in shelves
+        }
+        notes = [each for each in notes if each not in lacking] or notes
     if not fused and (tags := which.get("memories", {}).get("tags")):
         notes += _tagged_documents(documents, tags)
     return Results(

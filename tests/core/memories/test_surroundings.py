@@ -75,6 +75,14 @@ def test_notes_of_one_speaker_are_ranked_as_if_each_stood_alone(db: Database) ->
     assert [hit.item.text for hit in together] == alone
 
 
+def test_labels_of_notes_take_no_turns(db: Database) -> None:
+    notes = ["holiday plans for the summer", "the kitchen is blue", "boats are slow"]
+    for number, text in enumerate([*notes, *reversed(notes)]):
+        db.memories.add("chat", "agent", f"{('TODO', 'Decision')[number % 2]}: {text}")
+    hits = db.memories.search("summer holiday", thread="chat")
+    assert [bool(hit.scores.text) for hit in hits] == [True, True, False, False, False, False]
+
+
 @pytest.mark.parametrize("told", ["text", "metadata", "source"])
 def test_who_speaks_is_known_from_text_metadata_or_source(db: Database, told: str) -> None:
     sources: Sequence[MemorySource] = ("user", "agent")
@@ -183,6 +191,8 @@ def test_the_order_never_depends_on_limit_and_offset(
         ("2023-05-08\nAnn: hello", "Ann"),
         ("Speaker 1: hello", "Speaker 1"),
         ("at 7:30 tomorrow", ""),
+        ("TODO: call Ann", ""),
+        ("2026-01-02, Open question: who pays?", ""),
         ("a sentence that is too long to be a name: hello", ""),
         ("", ""),
     ],
@@ -307,7 +317,13 @@ def answers(db: Database) -> list[list[tuple[int, float, float | None]]]:
     found = (
         db.memories.search(query, **which)
         for query in ("tea holiday", "blue Ann", "boats -blue", '"tea boat" Ben')
-        for which in ({}, {"thread": "t0"}, {"mode": "text"}, {"words": "prefix"})
+        for which in (
+            {},
+            {"thread": "t0"},
+            {"mode": "text", "source": "user"},
+            {"words": "prefix", "as_of": "any"},
+            {"mode": "vector", "thread": "t1", "as_of": "2026-01-10"},
+        )
     )
     return [[(hit.item.id, hit.score, hit.scores.text) for hit in each] for each in found]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mcpvectordb import InvalidInput, Scores
 from mcpvectordb.embedding.catalogue import CATALOGUE, DEFAULT
+from mcpvectordb.index.chunks import QueryEmbedding
 from mcpvectordb.ranking.ranker import checked_relevance
 from mcpvectordb.ranking.relevance import (
     BY_BOTH,
@@ -19,11 +20,13 @@ from mcpvectordb.ranking.relevance import (
     Evidence,
     Judge,
     Weights,
+    judge,
     judged_language,
     verdict,
     words,
 )
 from mcpvectordb.records import STRONG, WEAK
+from mcpvectordb.text.query import parse_query
 
 MODEL = "all-MiniLM-L6-v2"
 chances = st.floats(0, 1)
@@ -138,11 +141,11 @@ def test_evidence_never_counts_against_a_hit_and_number_and_rank_never_for_it(
 
 def test_an_uncalibrated_model_has_no_relevance_by_cosine() -> None:
     near = Scores(text=10.0, vector=0.9)
-    for judge in (Judge(), Judge("another")):
-        assert first(judge, near) is None
-        assert first(judge, replace(near, text=None)) is None
+    for stranger in (Judge(), Judge("another")):
+        assert first(stranger, near) is None
+        assert first(stranger, replace(near, text=None)) is None
         for known in (replace(near, vector=None), replace(near, rerank=0.9)):
-            assert first(judge, known) == first(Judge(MODEL), known) is not None
+            assert first(stranger, known) == first(Judge(MODEL), known) is not None
     assert "this model" in Judge().reason and "this model" not in Judge(MODEL).reason
 
 
@@ -225,3 +228,11 @@ def test_there_is_a_verdict_exactly_when_all_are_weak_or_none_reaches_the_minimu
 def test_a_minimum_that_is_no_probability_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidInput, match="min_relevance must be 0 to 1"):
         checked_relevance(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("query", ["???", " … ", "--"])
+def test_nothing_is_relevant_to_punctuation(query: str) -> None:
+    embedding = QueryEmbedding(1, b"", 0.5, MODEL)
+    found = judge(query, parse_query(query), embedding)
+    near = Evidence(Scores(vector=0.99), "Tea.", 1.0)
+    assert found.relevance([near], 2, range(1, 3)) == [0.0, 0.0]

@@ -287,6 +287,14 @@ def test_a_key_that_only_one_kind_has_is_not_called_unknown(db: Database) -> Non
     assert "no metadata key 'ower'" in db.search("tea", where={"metadata.ower": "Ana"}).note
 
 
+def test_of_two_kinds_the_reason_that_is_no_unknown_name_is_given(db: Database) -> None:
+    db.documents.ingest_text("Green tea", source="tea.md", metadata={"owner": "Ana"})
+    db.memories.add("kitchen", "user", "I like tea")
+    where = {"metadata.owner": "Ben"}
+    assert db.memories.why_empty(where=where) and not db.documents.why_empty(where=where)
+    assert db.search("tea", where=where).note == db.documents.search("tea", where=where).note
+
+
 def test_a_tag_that_only_documents_have_is_found_as_the_note_says(db: Database) -> None:
     db.documents.ingest_text("Green tea", source="tea.md", metadata={"tags": ["drink"]})
     db.memories.add("kitchen", "user", "I like tea", tags=["home"])
