@@ -135,8 +135,8 @@ EXTRACTED = frozenset(
     """
     url pdf epub mobi prc azw fb2 xps oxps docx docm dotx pptx pptm ppsx xlsx xlsm xltx xlsb doc dot
     ppt pps pot xls ods odt odp rtf html htm xhtml shtml ipynb json jsonl ndjson geojson jsonld
-    webmanifest xml xsd xsl xslt rss atom opml wsdl kml gpx xlf xliff dbk docbook tei csv tsv tab
-    eml msg mbox mht mhtml srt vtt png jpg jpeg gif bmp tif tiff
+    webmanifest xml xsd xsl xslt rss atom opml wsdl kml gpx xlf xliff dbk docbook tei nxml jats
+    csv tsv tab eml msg mbox mht mhtml srt vtt png jpg jpeg gif bmp tif tiff
     """.split()
 )
 

@@ -1,6 +1,7 @@
-"""Data as text: CSV, JSON and XML as lines of "name: value", and the cells of notebooks.
+"""Data as text: CSV as a table, JSON and XML as lines of "name: value", the cells of notebooks.
 
-So passages name what their values are. Outer keys of JSON and titles in XML are headings.
+So passages name what their values are. Rows of CSV with long texts are such lines too. Outer keys
+of JSON and titles in XML are headings.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from mcpvectordb.records import Parsed, Source
 
 DELIMITERS = ",;\t|"
 LONGEST_CELL = 10**9
+LONG_CELL = 60
+"""Mean length of cells from which on rows are read as records rather than as a table."""
+_YEAR = re.compile(r"(?:19|20)\d\d")
 _NUMBER = re.compile(r"[-+]?[\d.,:/ %€$£-]*\d[\d.,:/ %€$£-]*")
 
 
@@ -35,13 +39,24 @@ def parse_csv(source: Source) -> Parsed:
         rows = [row for row in _csv_rows(text, delimiter(text)) if any(map(str.strip, row))]
     except csv.Error as error:
         raise ParseFailed(f"{source.name} is not a table of values: {error}") from None
-    names, records = _column_names(rows)
-    written = []
-    for row in records:
-        cells = zip(names, map(markdown.line, row), strict=False)
-        written.append(markdown.prose("\n".join(f"{name}: {it}" for name, it in cells if it)))
-    metadata = {"columns": names, "rows": len(records)}
-    return markdown.finish(source, markdown.blocks(written), metadata, headings=0)
+    has_header = _has_header(rows)
+    width = markdown.checked_width(rows)
+    names = [markdown.line(name) for name in rows[0]] if has_header else []
+    names += [""] * (width - len(names))
+    records = rows[1:] if has_header else rows
+    cells = sum(map(len, records))
+    if cells and len(text) > LONG_CELL * cells:
+        written = markdown.blocks(_record(names, row) for row in records)
+    else:
+        written = markdown.table([names, *records] if has_header else rows, has_header=has_header)
+    metadata = {"columns": [name for name in names if name], "rows": len(records)}
+    return markdown.finish(source, written, metadata, headings=0)
+
+
+def _record(names: Sequence[str], row: Sequence[str]) -> str:
+    """A row with long texts: each value in a line, after the name of its column."""
+    cells = zip(names, map(markdown.line, row), strict=False)
+    return markdown.prose("\n".join(f"{name}: {it}" if name else it for name, it in cells if it))
 
 
 def _csv_rows(text: str, character: str) -> Iterator[list[str]]:
@@ -60,21 +75,15 @@ def delimiter(text: str) -> str:
     return max(DELIMITERS, key=evenness)
 
 
-def _column_names(rows: Sequence[list[str]]) -> tuple[list[str], Sequence[list[str]]]:
-    """The column names, taken from the first row if it looks like a header, and the other rows."""
-    width = markdown.checked_width(rows)
-    first = [markdown.line(cell) for cell in rows[0]] if rows else []
-    named = [name for name in first if name]
-    is_header = (
+def _has_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first of several rows has different names; years may be among them."""
+    named = [name for cell in rows[0] if (name := cell.strip())] if rows else []
+    numbers = [name for name in named if _NUMBER.fullmatch(name)]
+    return (
         len(rows) > 1
-        and named
-        and len(set(named)) == len(named)
-        and not any(map(_NUMBER.fullmatch, named))
+        and len(set(named)) == len(named) > len(numbers)
+        and all(map(_YEAR.fullmatch, numbers))
     )
-    names = first if is_header else []
-    return [
-        names[at] if at < len(names) and names[at] else f"column {at + 1}" for at in range(width)
-    ], (rows[1:] if is_header else rows)
 
 
 # --- JSON and JSON Lines
@@ -300,12 +309,14 @@ class _XmlReader:
         (self if parent is None else parent).blocks.extend(self._blocks(element, text))
 
     def _blocks(self, element: _OpenElement, text: str) -> list[str]:
-        if element.leaf and text and element.name.lower() in TITLES:
+        # References in JATS have such titles too.
+        is_title = element.name == "article-title" and not self.title
+        if element.leaf and text and (is_title or element.name.lower() in TITLES):
             self.title = self.title or text
             return [markdown.heading(len(self.open), text)]
         if element.leaf or element.mixed:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
-            shown = markdown.prose(f"{element.name}{about}: {text}")
+            shown = markdown.prose(f"{element.name}{about}: {text}".removeprefix("p: "))
             return [shown] if text or about else []
         blocks = [*element.attributes, *element.blocks]
         if any(block.startswith("#") or "\n" in block or len(block) > 200 for block in blocks):

@@ -84,10 +84,11 @@ def image(description: str) -> str:
     return f"[Image: {text}]" if (text := line(description)) else ""
 
 
-def table(rows: Iterable[Sequence[str]]) -> str:
+def table(rows: Iterable[Sequence[str]], *, has_header: bool = True) -> str:
     """Return a Markdown table with the first row as header, without empty rows and columns.
 
-    A single row or column becomes plain lines.
+    A table without a header gets an empty one, which Markdown needs. A single row or column becomes
+    plain lines.
     """
     cells = [[line(cell) for cell in row] for row in rows]
     cells = [row for row in cells if any(row)]
@@ -96,6 +97,8 @@ def table(rows: Iterable[Sequence[str]]) -> str:
     if len(cells) < 2 or len(columns) < 2:
         return prose("\n".join(", ".join(filter(None, row)) for row in cells))
     shown = [[row[at] if at < len(row) else "" for at in columns] for row in cells]
+    if not has_header:
+        shown.insert(0, [""] * len(columns))
     shown.insert(1, ["---"] * len(columns))
     lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in shown)
     return "\n".join(f"| {each} |" for each in lines)

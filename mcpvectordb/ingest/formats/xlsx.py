@@ -134,6 +134,7 @@ def _text(cell: Any) -> str:
 
 # A number, amount, date or time.
 _VALUE = re.compile(r"[-+(]?[\d.,:/ %€$£¥T-]*\d[\d.,:/ %€$£¥)ZE+-]*|TRUE|FALSE")
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 Row = Sequence[str]
 
@@ -164,10 +165,17 @@ def sheet_tables(rows: Iterable[Row]) -> list[str]:
         if header and len(table) == 1:
             waiting = header
         else:
-            found.append(markdown.table(table))
+            found.append(markdown.table(table, has_header=not _is_data(table)))
     if waiting:
         found.append(markdown.table([waiting]))
     return [table for table in found if table]
+
+
+def _is_data(table: Sequence[Row]) -> bool:
+    """Whether the first row has values only, as the second has: the table has no header."""
+    first, second = ([cell for cell in row if cell] for row in (*table[:2], ())[:2])
+    values = all(map(_VALUE.fullmatch, [*first, *second]))
+    return bool(second) and values and not all(map(_YEAR.fullmatch, first))
 
 
 def _width(row: Row) -> int:

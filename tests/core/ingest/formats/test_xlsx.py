@@ -171,3 +171,10 @@ def test_an_encrypted_office_file_is_reported_as_such() -> None:
         ParseFailed, match=r"^a\.docx is encrypted; save a copy without its password"
     ):
         read(container("EncryptionInfo", "EncryptedPackage"), "a.docx")
+
+
+def test_a_sheet_of_values_alone_has_no_header() -> None:
+    assert sheet_of([14.23, 1.71], [13.2, 1.78]).endswith(
+        "|  |  |\n| --- | --- |\n| 14.23 | 1.71 |\n| 13.2 | 1.78 |\n"
+    )
+    assert "| 2019 | 2020 |\n| --- |" in sheet_of([2019, 2020], [13.2, 1.78])
