@@ -299,23 +299,31 @@ def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
     """Return the pages without page numbers and running titles.
 
     A running title is a row that three or more pages have at the same height of a margin, apart
-    from its digits, or two if others have another one there: titles of short chapters. It stays
+    from its digits, or two if others have another one there: titles of short chapters; or the first
+    or last row of both pages, if there are two. It stays
     where it first occurs, unless all of its words are elsewhere in the document: no word is lost
     but numbers of pages. The same goes for text in another direction, at any place.
     """
+    repeated = REPEATED
     keyed = [
         [(row, _key(row), slot) for row in page.rows if (slot := _slot(row, page))]
         for page in pages
     ]
+    if len(pages) == 2:  # both must have it, as their first or last row
+        repeated = 2
+        keyed = [
+            [each for each in rows if each[0] in _outermost(page)]
+            for rows, page in zip(keyed, pages, strict=True)
+        ]
     times = Counter((key, slot) for rows in keyed for key, slot in {each[1:] for each in rows})
-    places = {slot for (_, slot), count in times.items() if count >= REPEATED}
+    places = {slot for (_, slot), count in times.items() if count >= repeated}
     stamps = Counter(key for page in pages for key in set(map(_key, page.aside)))
     titles = {
         id(row)
         for rows in keyed
         for row, key, slot in rows
-        if times[key, slot] >= (REPEATED - 1 if slot in places else REPEATED)
-    } | {id(row) for page in pages for row in page.aside if stamps[_key(row)] >= REPEATED}
+        if times[key, slot] >= (REPEATED - 1 if slot in places else repeated)
+    } | {id(row) for page in pages for row in page.aside if stamps[_key(row)] >= repeated}
     seen = {
         word for page in pages for row in page.rows if id(row) not in titles for word in _words(row)
     }
@@ -333,6 +341,12 @@ def without_running_titles(pages: Sequence[PageText]) -> list[PageText]:
             )
         )
     return kept
+
+
+def _outermost(page: PageText) -> list[TextRow]:
+    """The first and the last row of a page, by height."""
+    rows = sorted(page.rows, key=lambda row: row.box.y0)
+    return [*rows[:1], *rows[-1:]]
 
 
 def _slot(row: TextRow, page: PageText) -> tuple[bool, int] | None:

@@ -8,6 +8,7 @@ import pytest
 from mcpvectordb.errors import NoText, ParseFailed
 from tests.support import python
 from tests.support_formats import epub, page, read, with_member, zipped
+from tests.support_pdf import FONT
 
 A4 = (595, 842)
 LOREM = (
@@ -61,6 +62,15 @@ def test_a_hyphenated_word_is_joined() -> None:
         (72, 100), ["The compu-", "ter is slow and well-", "Known for it."]
     )
     assert "The computer is slow and well- Known for it." in read(document.tobytes(), "a.pdf").text
+
+
+def test_a_word_with_another_hyphen_is_joined_too() -> None:
+    document = pymupdf.open()
+    writer = pymupdf.TextWriter(document.new_page().rect)
+    for at, text in enumerate(("The compu\u2010", "ter is slow.")):
+        writer.append((72, 100 + 14 * at), text, font=FONT)
+    writer.write_text(document[0])
+    assert "The computer is slow." in read(document.tobytes(), "a.pdf").text
 
 
 def test_bullets_become_a_list() -> None:

@@ -206,6 +206,13 @@ def test_a_running_title_that_is_nowhere_else_is_kept_once() -> None:
     assert page(parsed, 1).startswith("The Fruit Office")
 
 
+def test_two_pages_have_a_running_title_if_it_is_the_first_or_last_row_of_both() -> None:
+    text = read(book("The Fruit Office", "The Fruit Office"), "a.pdf").text
+    assert text.count("The Fruit Office") == 1
+    assert not [word for word in text.split() if word.isdigit()]  # nor page numbers
+    assert text.count(BODY) == 2
+
+
 def test_titles_of_short_chapters_are_running_titles_too() -> None:
     tops = ["1 Apples"] * 3 + ["2 Pears"] * 2 + ["3 Plums"] * 2
     text = read(book(*tops), "a.pdf").text
