@@ -12,7 +12,7 @@ import struct
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
-from email.utils import format_datetime, formataddr
+from email.utils import format_datetime
 
 from mcpvectordb.errors import IngestError
 from mcpvectordb.ingest.formats import email as mail
@@ -85,14 +85,14 @@ def _mail(message: _Storage, depth: int) -> EmailMessage:
     sent = parser.parsestr(message.text(HEADERS))
     recipients = message.inner("recip")
     known = {
-        "From": formataddr((message.text(SENDER), message.text(*SENDER_ADDRESSES))),
+        "From": _address(message.text(SENDER), message.text(*SENDER_ADDRESSES)),
         "Subject": message.text(SUBJECT),
         "Date": _date(message),
         "Message-ID": message.text(MESSAGE_ID),
     }
     for key, kind in KINDS.items():
         some = [each for each in recipients if each.number(RECIPIENT_KIND) & 0xF == kind]
-        named = [formataddr((each.text(RECIPIENT), each.text(*ADDRESSES))) for each in some]
+        named = [_address(each.text(RECIPIENT), each.text(*ADDRESSES)) for each in some]
         known[key] = ", ".join(named) or message.text(DISPLAYED[key]).replace(";", ",")
     for key, value in known.items():
         with suppress(Exception):  # the header parser raises errors of many classes
@@ -101,6 +101,14 @@ def _mail(message: _Storage, depth: int) -> EmailMessage:
     for part in message.inner("attach"):
         _attach(built, part, depth + 1)
     return built
+
+
+def _address(name: str, address: str) -> str:
+    """A name with its address; one of the two if they are the same or one is missing."""
+    if not name or not address or name == address:
+        return name or address
+    shown = f'"{name.replace(chr(34), "")}"' if set(name) & set(',;<>@"') else name
+    return f"{shown} <{address}>"
 
 
 def _date(message: _Storage) -> str:
@@ -113,6 +121,7 @@ def _date(message: _Storage) -> str:
 
 def _set_body(built: EmailMessage, message: _Storage) -> None:
     """Set the body: plain text, else HTML, else RTF."""
+    built.set_content("")
     html = message.text(HTML) or decode(message.raw(HTML, BINARY))
     if plain := message.text(BODY).strip():
         built.set_content(markdown.clean(plain))

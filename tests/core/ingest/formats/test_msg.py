@@ -83,6 +83,14 @@ def test_attached_files_and_messages_are_read() -> None:
     assert "# Pears" in parsed.text
 
 
+def test_a_message_without_a_body_and_with_names_of_any_kind_is_read() -> None:
+    streams = message() | text("0C1A", 'Äpfel, "Ann"') | text("5D01", "日本@example.org")
+    inner = within("__substg1.0_3701000D", message(24, "Pears"))
+    parsed = read(ole(streams | within("__attach_version1.0_#00000000", inner)), "a.msg")
+    assert 'From: "Äpfel, Ann" <日本@example.org>' in parsed.text
+    assert "# Pears" in parsed.text
+
+
 def test_compressed_rtf_is_unpacked() -> None:
     packed = bytes.fromhex(
         "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af3206865"
