@@ -123,7 +123,8 @@ class MemorySearch:
         embedding: QueryEmbedding | str,
         allowed: MemoryFilter,
     ) -> Ranking:
-        turns = turns_of(sql, self._store.fulltext.memory)
+        # A plan explains statements, so one is asked of the file.
+        turns = turns_of(sql, None if question.explain else self._store.fulltext.memory)
         owned = turns if turns.seq is not None else None
         memories, passages = turns.chosen(sql, allowed)
         meaning = (
