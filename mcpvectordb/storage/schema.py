@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import re
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from mcpvectordb.storage.log import Mark
 APPLICATION_ID = 0x4D435644  # "MCVD"
 MIGRATIONS = tuple(sorted(Path(__file__).with_name("migrations").glob("*.sql")))
 VERSION = len(MIGRATIONS)
+
+RECORDED = Path(__file__).with_name("schema.json")
+"""The rows of a new file, as migrations make them, which costs 15 ms of CPU."""
 
 _KEY_INDEX = re.compile(r'CREATE INDEX "context_key_([A-Za-z0-9_.-]{1,64})" ON contexts .*')
 
@@ -42,7 +46,20 @@ def expected_rows(version: int, rows: frozenset[Row]) -> frozenset[Row]:
     found = [vec0.STATEMENT.fullmatch(str(row[3])) for row in rows]
     tables = frozenset((match[1], int(match[2])) for match in found if match)
     indexes = (_KEY_INDEX.fullmatch(str(row[3])) for row in rows)
-    return made_rows(version, tables, frozenset(match[1] for match in indexes if match))
+    keys = frozenset(match[1] for match in indexes if match)
+    if version == VERSION and len({key.lower() for key in keys}) == len(keys):
+        # Another version of SQLite may write its shadow tables differently: then they are made.
+        sound = recorded_rows() | made_rows(0, tables, frozenset())
+        sound |= {("index", f"context_key_{key}", "contexts", key_index(key)) for key in keys}
+        if rows == sound:
+            return sound
+    return made_rows(version, tables, keys)
+
+
+@functools.cache
+def recorded_rows() -> frozenset[Row]:
+    """The rows of a file of this version without vec0 tables and key indexes."""
+    return frozenset(map(tuple, json.loads(RECORDED.read_text("utf-8"))))
 
 
 def key_index(key: str) -> str:

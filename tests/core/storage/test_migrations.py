@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,14 @@ import pytest
 
 from mcpvectordb import Config, Database
 from mcpvectordb.storage.file import File
-from mcpvectordb.storage.schema import MIGRATIONS, VERSION
+from mcpvectordb.storage.schema import (
+    MIGRATIONS,
+    RECORDED,
+    VERSION,
+    expected_rows,
+    made_rows,
+    recorded_rows,
+)
 from tests.support import Letters
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
@@ -17,6 +25,27 @@ FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("version-*.db"))
 
 def test_migrations_are_numbered_without_gap() -> None:
     assert [int(each.name.split("_")[0]) for each in MIGRATIONS] == list(range(1, VERSION + 1))
+
+
+def test_the_recorded_schema_is_the_one_that_migrations_make(
+    request: pytest.FixtureRequest,
+) -> None:
+    made = made_rows(VERSION, frozenset(), frozenset())
+    if request.config.getoption("--renew"):
+        rows = sorted(made, key=lambda row: tuple(map(str, row)))
+        RECORDED.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    assert recorded_rows() == made, "a migration is new: run this test with --renew"
+
+
+def test_tables_and_indexes_that_come_and_go_are_expected_as_they_are_made() -> None:
+    tables, keys = frozenset({("document_meaning_3", 8)}), frozenset({"a.b", "c"})
+    made = made_rows(VERSION, tables, keys)
+    assert expected_rows(VERSION, made) == made
+    for row in made:
+        if not str(row[1]).startswith("context_key_"):  # these are there or not
+            assert expected_rows(VERSION, made - {row}) != made - {row}
+        other = (*row[:3], f"{row[3]} ")
+        assert expected_rows(VERSION, made - {row} | {other}) != made - {row} | {other}
 
 
 def test_there_is_a_fixture_of_version_1() -> None:
