@@ -245,6 +245,7 @@ def check_extension(source: Source) -> None:
 
 
 def _unsupported(source: Source, what: str) -> UnsupportedFormat:
-    names = ", ".join(each.name for each in FORMATS)
+    # "mail" says MSG too; clients know this list as it is.
+    names = ", ".join(each.name for each in FORMATS if each.name != "MSG")
     names += f"; to read images {OCR}" if what in _PICTURES else ""
     return UnsupportedFormat(f"Unsupported format of {source.name}: {what}; supported are {names}")
