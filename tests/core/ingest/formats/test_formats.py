@@ -165,7 +165,8 @@ def test_binary_data_without_a_known_form_is_refused(seed: int) -> None:
 def test_the_error_for_an_unsupported_format_lists_every_format() -> None:
     with pytest.raises(UnsupportedFormat) as caught:
         detect(source("a.xyz", b"some\0thing"))
-    assert all(each.name in str(caught.value) for each in FORMATS)
+    listed = [each.name for each in FORMATS if each.name != "MSG"]  # which is mail
+    assert str(caught.value).endswith("; supported are " + ", ".join(listed))
     assert "\n" not in str(caught.value)
 
 
