@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mcpvectordb.config import Config
 from mcpvectordb.documents import rows
-from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import Damaged, InvalidInput, ModelError, NotFound, ReadOnly
 from mcpvectordb.history.log import History, acting_as
 from mcpvectordb.history.records import Forgotten, HistoryEntry, Merged, Undone
 from mcpvectordb.index.chunks import ChunkIndex, active_model
 from mcpvectordb.index.resident import ResidentEntries
 from mcpvectordb.index.tuning import Tuning
-from mcpvectordb.ranking.ranker import checked_page, checked_window
+from mcpvectordb.metadata import checked_page
 from mcpvectordb.records import Exported, ProgressCallback, Stats, counted_passages
 from mcpvectordb.storage.dialect import is_database_url
 from mcpvectordb.storage.file import File
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcpvectordb.documents.shelf import Documents
+    from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.filters import Where
     from mcpvectordb.history.timeline import Timeline
     from mcpvectordb.history.versions import Item, VersionedShelf
@@ -731,6 +731,7 @@ class Database:
         line was searched in pieces, so that a match longer than half a piece may be missing. For
         `project` and `as_of` see `search`.
         """
+        from mcpvectordb.ranking.ranker import checked_window
         from mcpvectordb.search import both, texts
 
         checked_window(limit, 0)
@@ -783,6 +784,7 @@ class Database:
         (`Chunk.id`) in place of both, or a document with lines, passages are compared with this
         one, or those at these lines, alone, and several of one document may be returned.
         """
+        from mcpvectordb.ranking.ranker import checked_window
         from mcpvectordb.search import both, texts
         from mcpvectordb.search.embeddings import SimilarTexts
 

@@ -117,6 +117,12 @@ def whole_number(value: object, name: str, least: int = 0) -> int:
     return value
 
 
+def checked_page(limit: int, offset: int) -> None:
+    """Raise InvalidInput unless limit and offset are whole numbers of 0 or more."""
+    whole_number(limit, "limit")
+    whole_number(offset, "offset")
+
+
 def from_base64(value: object, name: str) -> bytes:
     """The bytes of a base64 text; raises InvalidInput."""
     try:

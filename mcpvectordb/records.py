@@ -27,9 +27,11 @@ from mcpvectordb import dates
 T = TypeVar("T")
 
 Mode = Literal["hybrid", "text", "vector"]
+Fusion = Literal["convex", "rrf"]
 Status = Literal["indexed", "replaced", "updated", "unchanged"]
 Metric = Literal["cosine", "dot", "euclidean"]
 Confidence = Literal["strong", "possible", "weak"]
+RRF_K = 60  # the constant of reciprocal rank fusion, as in its paper
 
 # The least relevance of a strong match, and of one that is not weak.
 STRONG, WEAK = 0.3, 0.13

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mcpvectordb import filters
 from mcpvectordb.config import Config
-from mcpvectordb.embedding.embedder import Embedder
 from mcpvectordb.errors import InvalidInput, NotFound, quoted
 from mcpvectordb.history.log import History
 from mcpvectordb.index.chunks import ChunkIndex
@@ -28,6 +27,7 @@ from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:
+    from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.index.keyword import MemoryFulltext
     from mcpvectordb.index.metadata_index import MetadataIndex
 

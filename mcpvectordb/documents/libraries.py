@@ -17,7 +17,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -328,6 +327,8 @@ class ConfirmedFolders:
             self._path(name).unlink()
 
     def _how(self, library: FollowedLibrary) -> str:
+        import shlex
+
         command = shlex.join(
             ["mcpvectordb", "--db", self._database, "library", "confirm", library.name]
         )

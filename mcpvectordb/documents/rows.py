@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcpvectordb import filters, metadata
 from mcpvectordb.documents import libraries
@@ -22,13 +22,15 @@ from mcpvectordb.index.chunks import ACTIVE_KEY, ChunkIndex, beginning
 from mcpvectordb.index.resident import EVERYTHING, Allowed, ColumnSource
 from mcpvectordb.ingest.globs import compile_glob
 from mcpvectordb.metadata import library_name, storable
-from mcpvectordb.ranking.ranker import Recency
 from mcpvectordb.ranking.why_empty import FilteredItems
 from mcpvectordb.records import Chunk, Condition, Document, Place
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import SQLITE, Sql, SqlDialect
 from mcpvectordb.store import ItemFilter
 from mcpvectordb.text import fuzzy
+
+if TYPE_CHECKING:
+    from mcpvectordb.ranking.ranker import Recency
 
 COLUMNS = "id library source title hash file_type size modified created_at metadata".split()
 # Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.

@@ -28,9 +28,9 @@ from mcpvectordb.history.versions import Item
 from mcpvectordb.index.chunks import ACTIVE_KEY
 from mcpvectordb.index.encoder import waiting_note
 from mcpvectordb.ingest.globs import EVERYTHING
-from mcpvectordb.metadata import encode, library_name, storable
+from mcpvectordb.metadata import checked_page, encode, library_name, storable
 from mcpvectordb.ranking import snippets
-from mcpvectordb.ranking.ranker import Fusion, Recency, checked_page
+from mcpvectordb.ranking.ranker import Recency
 from mcpvectordb.ranking.why_empty import NO_MATCH, unknown_name, why_empty
 from mcpvectordb.records import (
     Backlog,
@@ -39,6 +39,7 @@ from mcpvectordb.records import (
     Document,
     DocumentHeading,
     Embedded,
+    Fusion,
     Ingested,
     Library,
     Mode,

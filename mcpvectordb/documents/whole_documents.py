@@ -30,8 +30,8 @@ from mcpvectordb.index.chunks import ChunkIndex, QueryEmbedding
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, NO_WORDS
 from mcpvectordb.index.resident import Allowed, Ranked
 from mcpvectordb.ranking.meaning import MeaningRetriever, best_of_owners
-from mcpvectordb.ranking.ranker import RRF_K, Question, Ranking, Retrievers, rrf
-from mcpvectordb.records import Scores
+from mcpvectordb.ranking.ranker import Question, Ranking, Retrievers, rrf
+from mcpvectordb.records import RRF_K, Scores
 from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np

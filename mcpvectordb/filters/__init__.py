@@ -47,7 +47,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from mcpvectordb import dates
@@ -325,6 +324,8 @@ def _flaw(value: Any, depth: int = 0) -> str:
 
 
 def _did_you_mean(name: Any, known: Collection[str]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=1) if isinstance(name, str) else []
     return f"did you mean {near[0]}? " if near else ""
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mcpvectordb.config import PRECISIONS, Config
-from mcpvectordb.embedding.embedder import Embedder, checked
 from mcpvectordb.errors import (
     Damaged,
     DatabaseError,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcpvectordb.embedding.catalogue import Model
+    from mcpvectordb.embedding.embedder import Embedder
     from mcpvectordb.embedding.tokenizer import TokenPipeline
 
 BATCH = 32  # texts that are embedded at once: an interrupt waits for one batch at most
@@ -255,7 +255,7 @@ class Encoder:
             with deadline.paused():
                 embedder = self._embedder(fixed)
                 if known is None or known[:2] != (fixed.key, text):
-                    known = fixed.key, text, checked(embedder, [text], query=True)[0].tobytes()
+                    known = fixed.key, text, _checked(embedder, [text], query=True)[0].tobytes()
                     self._last_query = known
         except ModelError as error:
             return str(error)
@@ -429,7 +429,7 @@ class Encoder:
         began, counted = time.monotonic(), getattr(embedder, "tokens_embedded", None)
         texts = list(dict.fromkeys(text for _, text in batch))
         try:
-            vectors = dict(zip(texts, checked(embedder, texts), strict=True))
+            vectors = dict(zip(texts, _checked(embedder, texts), strict=True))
         except BaseException:
             # Also after an interrupt: then nobody has to wait until the lease ends.
             with self._file.writing() as sql:
@@ -496,7 +496,7 @@ class Encoder:
                     return
                 batch, embedder = missing[start : start + BATCH], self._embedder(model)
                 try:
-                    rows = checked(embedder, batch)
+                    rows = _checked(embedder, batch)
                 except ModelError:
                     raise
                 except Exception as error:
@@ -521,7 +521,7 @@ class Encoder:
         # In batches, so that a long list does not take memory for all of its tokens at once.
         batches = range(0, max(len(texts), 1), BATCH)
         return np.concatenate(
-            [checked(embedder, texts[start : start + BATCH], query=query) for start in batches]
+            [_checked(embedder, texts[start : start + BATCH], query=query) for start in batches]
         )
 
     def use(self, name: str, progress: ProgressCallback | None = None) -> ModelRow:
@@ -600,7 +600,7 @@ class Encoder:
             with self._file.reading(limited=False) as sql:
                 fixed = active_model(sql)
             if fixed is not None:
-                checked(self._embedder(fixed), ["warm"], query=True)
+                _checked(self._embedder(fixed), ["warm"], query=True)
         if self.background is not None:
             self.background.ask()
 
@@ -628,6 +628,15 @@ class Encoder:
             close = getattr(self._loaded, "close", None)
             if close:
                 close()
+
+
+def _checked(
+    embedder: Embedder, texts: Sequence[str], *, query: bool = False
+) -> NDArray[np.float32]:
+    """What `checked` returns; few processes embed, and its module takes time to load."""
+    from mcpvectordb.embedding.embedder import checked
+
+    return checked(embedder, texts, query=query)
 
 
 def _digest(embedder: Embedder) -> str:

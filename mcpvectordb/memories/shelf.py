@@ -43,10 +43,9 @@ from mcpvectordb.memories.memory import (
     without_secrets,
 )
 from mcpvectordb.memories.rows import FilterArguments, MemoryFilter
-from mcpvectordb.metadata import storable, whole_number
-from mcpvectordb.ranking.ranker import RRF_K, Fusion, Recency, StatementLog, checked_page
+from mcpvectordb.metadata import checked_page, storable, whole_number
 from mcpvectordb.ranking.why_empty import NO_MATCH, unknown_name, why_empty
-from mcpvectordb.records import Backlog, Mode, Page, Results
+from mcpvectordb.records import RRF_K, Backlog, Fusion, Mode, Page, Results
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore, every
 
@@ -370,6 +369,8 @@ class Memories:
                 past = self.versioned.past(sql, as_of, chosen, window, images)
                 return Page(items=tuple(past))
             chosen = chosen.using_indexes(self._keys.names(sql))
+            from mcpvectordb.ranking.ranker import StatementLog
+
             with StatementLog(sql, explain) as log:
                 found = sql.execute(
                     f"{rows.SELECT} WHERE {chosen.condition} {rows.NEWEST_FIRST} LIMIT ? OFFSET ?",
@@ -434,6 +435,7 @@ class Memories:
         english = self._config.language.casefold() == "english"
         now = self._clock()
         from mcpvectordb.memories.search import MemoryQuestion
+        from mcpvectordb.ranking.ranker import Recency
 
         asked = MemoryQuestion(
             text=storable(query, "query"),

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import apsw
 
@@ -33,11 +33,12 @@ from mcpvectordb.index.chunks import QueryEmbedding
 from mcpvectordb.index.encoder import BLIND_VECTOR_WEIGHT, NO_WORDS
 from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed, Ranked
+from mcpvectordb.metadata import checked_page
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import MeaningRetriever, OwnerRetriever
 from mcpvectordb.ranking.relevance import UNCALIBRATED, Judge
 from mcpvectordb.ranking.snippets import word_shares
-from mcpvectordb.records import Explained, Hit, Mode, Results, Scores
+from mcpvectordb.records import RRF_K, Explained, Fusion, Hit, Mode, Results, Scores
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.query import Query, saturate
@@ -59,11 +60,9 @@ BESIDE = 30  # candidates of each retriever whose neighbours are candidates, too
 TEXT_SPAN, VECTOR_SPAN = 1.0, 0.2
 MODES = ("hybrid", "text", "vector")
 MAX_RESULTS = 5_000  # that are ranked: vector ranking of twice as many takes seconds
-RRF_K, MAX_RRF_K = 60, 1_000  # as in the paper of reciprocal rank fusion, and the largest allowed
+MAX_RRF_K = 1_000
 
 T = TypeVar("T")
-
-Fusion = Literal["convex", "rrf"]
 
 Blend = Callable[[Sequence[float], Sequence[float]], list[tuple[int, float]]]
 """From scores and the cross-encoder's scores to (place, score), best first."""
@@ -131,13 +130,6 @@ class Question:
     def wanted(self) -> int:
         """The number of results to rank."""
         return self.limit + self.offset
-
-
-def checked_page(limit: int, offset: int) -> None:
-    """Raise InvalidInput unless limit and offset are whole numbers of 0 or more."""
-    for name, value in (("limit", limit), ("offset", offset)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-            raise InvalidInput(f"{name} must be a whole number of 0 or more, not {value!r}")
 
 
 def checked_relevance(least: float) -> float:

@@ -26,8 +26,8 @@ from mcpvectordb.memories.rows import FIELDS as MEMORY_FIELDS
 from mcpvectordb.metadata import storable
 from mcpvectordb.projects.shelf import ProjectScope
 from mcpvectordb.ranking import relevance
-from mcpvectordb.ranking.ranker import RRF_K, checked_relevance, checked_window, rrf
-from mcpvectordb.records import Backlog, Chunk, Condition, Hit, Mode, Results
+from mcpvectordb.ranking.ranker import checked_relevance, checked_window, rrf
+from mcpvectordb.records import RRF_K, Backlog, Chunk, Condition, Hit, Mode, Results
 from mcpvectordb.storage.file import File
 
 if TYPE_CHECKING:  # loaded only if there are any memories

@@ -12,7 +12,6 @@ import os
 import random
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -97,7 +96,7 @@ class File:
         self._idle_seconds = idle_seconds
         self._process, self._idle = os.getpid(), threading.Condition()  # which guards what follows
         self._written, self._emptier = 0.0, False  # the last commit; whether a thread waits
-        self._name = f"file:/{uuid.uuid4().hex}?vfs=memdb"
+        self._name = f"file:/{os.urandom(16).hex()}?vfs=memdb"
         self._check = weakref.WeakMethod[Callable[[], Sequence[str]]](self.flaws)
         with self._translated():
             self.read_only = not self.memory and (read_only or not self._writable())

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -118,7 +117,7 @@ def _check_replaceable(database: File, target: Path) -> None:
 
 def part_of(target: Path) -> Path:
     """A name beside `target` for what is written until it is complete."""
-    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    return target.with_name(f".{target.name}.{os.urandom(16).hex()}.part")
 
 
 def remove_stale_parts(target: Path) -> None:

@@ -14,8 +14,8 @@ from mcpvectordb.history.versions import Item
 from mcpvectordb.index import arrays
 from mcpvectordb.index.arrays import METRICS, Group
 from mcpvectordb.index.resident import Ranked
-from mcpvectordb.metadata import decode, encode, storable
-from mcpvectordb.ranking.ranker import StatementLog, checked_page
+from mcpvectordb.metadata import checked_page, decode, encode, storable
+from mcpvectordb.ranking.ranker import StatementLog
 from mcpvectordb.ranking.why_empty import FilteredItems, unknown_name, why_empty
 from mcpvectordb.records import Condition, Hit, Metric, Page, Results, Scores
 from mcpvectordb.storage.dialect import Sql, SqlDialect
