@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import arrays
-from mcpvectordb.index.keyword import KeywordIndex
+from mcpvectordb.index.keyword import KeywordIndex, WordTable
 from mcpvectordb.index.resident import (
     NOWHERE,
     ColumnSource,
@@ -235,7 +235,7 @@ class ChunkIndex:
         self.chunks, self.words, self._has_words = f"{shelf}_chunks", f"{shelf}_words", bool(title)
         self.embeddings, self.pending = f"{shelf}_embeddings", f"{shelf}_pending"
         self._tuning, self._deleter = tuning, fts5.Deleter(self.words)
-        self.keyword = KeywordIndex(self.words, self.chunks, memory)
+        self.keyword = KeywordIndex(WordTable(self.words, self.chunks), memory)
         self.vector = VectorIndex(
             EmbeddingTable(shelf, self.embeddings, "chunk", "model"),
             memory,

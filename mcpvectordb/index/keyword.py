@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index.resident import (
@@ -92,29 +92,36 @@ def few(sql: Sql, allowed: Allowed) -> int | None:
     return count if count < MANY else None
 
 
-class KeywordIndex:
-    """The FTS5 table `words` of the rows of `chunks`; works inside the caller's transaction.
+class WordTable(NamedTuple):
+    """An FTS5 table, and the table that has its rows.
 
-    `weight` is that of its first column; with `newest` the later of two equal rows comes first.
-    Without `memory` no postings are kept, and FTS5 scores. `log` is the index under which changes
-    of its rows are logged, if not its own name. Its words are `stemmed`, or as they are spelled.
+    weight   that of an occurrence in the first column
+    newest   whether the later of two equal rows comes first
+    log      the index under which changes of its rows are logged, if not its own name
+    stemmed  whether its words are stems, or as they are spelled
     """
 
-    def __init__(
-        self,
-        words: str,
-        chunks: str,
-        memory: ResidentEntries | None = None,
-        weight: int = TITLE_WEIGHT,
-        newest: bool = False,
-        log: str = "",
-        stemmed: bool = True,
-    ) -> None:
-        self._words, self._chunks = words, chunks
-        self._bm25, self._ties = f"bm25({words}, {weight})", "DESC" if newest else "ASC"
+    name: str
+    rows: str
+    weight: int = TITLE_WEIGHT
+    newest: bool = False
+    log: str = ""
+    stemmed: bool = True
+
+
+class KeywordIndex:
+    """The words of rows; works inside the caller's transaction.
+
+    Without `memory` no postings are kept, and FTS5 scores.
+    """
+
+    def __init__(self, table: WordTable, memory: ResidentEntries | None = None) -> None:
+        self._words, self._chunks = table.name, table.rows
+        self._bm25 = f"bm25({table.name}, {table.weight})"
+        self._ties = "DESC" if table.newest else "ASC"
         self._kept, self._memory = memory is not None, memory or ResidentEntries(0)
         self._tuning = self._memory.tuning
-        self._postings = Postings(words, weight, self._memory, newest, log or words, stemmed)
+        self._postings = Postings(table, self._memory)
 
     def match(self, sql: Sql, query: Query, allowed: Allowed, limit: int) -> KeywordMatch:
         """The best chunks for a query; a chunk need not have all of its terms."""
@@ -400,22 +407,12 @@ class TermPostings:
 
 
 class Postings:
-    """The postings of one FTS5 table; an occurrence in the column `title` counts `title_weight`.
+    """The postings of one FTS5 table."""
 
-    For the others see `KeywordIndex`.
-    """
-
-    def __init__(
-        self,
-        table: str,
-        title_weight: int,
-        memory: ResidentEntries,
-        newest: bool,
-        log: str,
-        stemmed: bool,
-    ) -> None:
-        self._table, self._title_weight, self._memory = table, title_weight, memory
-        self._newest, self._log, self._stemmed = newest, log, stemmed
+    def __init__(self, table: WordTable, memory: ResidentEntries) -> None:
+        self._table, self._title_weight, self._memory = table.name, table.weight, memory
+        self._newest, self._log = table.newest, table.log or table.name
+        self._stemmed = table.stemmed
         self._tokens: dict[str, str | None] = {}
 
     def score(self, sql: Sql, query: Query, allowed: Allowed) -> Bm25Scorer:
@@ -702,7 +699,7 @@ class MemoryFulltext:
         self._deleters = [fts5.Deleter(table) for table in TABLES]
         self.stems, self.spellings = (
             KeywordIndex(
-                table, "contexts", memory, 1, newest=True, log=MEMORIES, stemmed=table == STEMS
+                WordTable(table, "contexts", 1, True, MEMORIES, stemmed=table == STEMS), memory
             )
             for table in TABLES
         )

@@ -17,7 +17,7 @@ from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
 from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
-from mcpvectordb.memories.surroundings import Conversations, KnownTurns, turns_of
+from mcpvectordb.memories.surroundings import Conversations, KnownTurns, Named, turns_of
 from mcpvectordb.ranking import relevance
 from mcpvectordb.ranking.meaning import OwnerRetriever
 from mcpvectordb.ranking.ranker import (
@@ -270,8 +270,7 @@ class _Words:
         return Conversations(
             self._sql,
             turns,
-            self.query.content_words,
-            self._period,
+            Named(self.query.content_words, self._period),
             None if exact else which,
             lambda ids: self._matched.occurrences(ids),
         )

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb import dates, filters
 from mcpvectordb.index.keyword import MEMORIES, Occurrences
@@ -297,12 +297,18 @@ def turns_of(sql: Sql, memory: ResidentEntries | None) -> KnownTurns:
         return turns
 
 
+class Named(NamedTuple):
+    """What a question names: its content words, in lower case, and a time."""
+
+    words: Sequence[str]
+    period: dates.SpokenPeriod | None
+
+
 class Conversations:
     """The threads of a file around the candidates of one question; see `ranker.Neighbourhood`.
 
     turns    where memories stand, and who said them
-    words    the content words of the question, in lower case
-    period   the time that it names
+    named    the words and the time of the question
     which    the memories that may be found
     count    how often some memories have each word of the question
     """
@@ -311,14 +317,13 @@ class Conversations:
         self,
         sql: Sql,
         turns: KnownTurns,
-        words: Sequence[str],
-        period: dates.SpokenPeriod | None,
+        named: Named,
         which: MemoryFilter | None,
         count: Callable[[Ids], Occurrences],
     ) -> None:
         self._sql, self._turns, self._which = sql, turns, which
-        self._period, self._count = period, count
-        self._words = {part for word in words for part in _WORD.findall(word)}
+        self._period, self._count = named.period, count
+        self._words = {part for word in named.words for part in _WORD.findall(word)}
 
     def beside(self, ids: Sequence[int]) -> list[int]:
         """The turns before and after these, as far as they may be found, too."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index.keyword import KeywordIndex, _rows
+from mcpvectordb.index.keyword import KeywordIndex, WordTable, _rows
 from mcpvectordb.index.resident import Allowed, ResidentEntries, log_rebuilt
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.dialect import Sql
@@ -40,7 +40,9 @@ def db() -> Iterator[Database]:
 
 def index(file_rows: int, budget: int = 10**9) -> KeywordIndex:
     tuning = Tuning(file_rows=file_rows)
-    return KeywordIndex("document_words", "document_chunks", ResidentEntries(budget, tuning))
+    return KeywordIndex(
+        WordTable("document_words", "document_chunks"), ResidentEntries(budget, tuning)
+    )
 
 
 def test_every_chunk_that_has_any_word_is_found_even_if_the_word_is_common(db: Database) -> None:
@@ -163,7 +165,7 @@ def test_a_process_keeps_postings_from_its_second_query_on_or_for_many_rows(path
     with filled(path, "apple", "apple", "banana") as db, db._file.reading() as sql:
         for rows, kept in ((2, [[], ["", "appl"]]), (1, [["", "appl"]])):
             memory = ResidentEntries(10_000, Tuning(file_rows=rows))
-            matching = KeywordIndex("document_words", "document_chunks", memory)
+            matching = KeywordIndex(WordTable("document_words", "document_chunks"), memory)
             for keys in kept:
                 best(matching, sql, "apple")
                 assert kept_keys(memory, "document_words") == keys
