@@ -39,7 +39,7 @@ def test_a_damaged_file_causes_no_crash_and_no_wrong_text(
 ) -> None:
     before = made(tmp_path / "base.db")
     count(
-        guarantee("4 damaged files", full=7_500, short=30), tmp_path / "base.db", tmp_path, before
+        guarantee("4 damaged files", full=9_000, short=30), tmp_path / "base.db", tmp_path, before
     )
 
 
