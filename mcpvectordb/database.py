@@ -120,7 +120,9 @@ class Database:
         self._file, self._indexes = self._store.file, self._store.indexes
         self._history, self._encoder = self._store.history, self._store.encoder
         self._file.register_check(self.check)
-        self._encoder.drop_provisional()
+        # What a damaged file still has of it stays: reading must be able to begin.
+        with contextlib.suppress(Damaged):
+            self._encoder.drop_provisional()
 
     def _opened(self, path: str | os.PathLike[str]) -> Engine:
         """The engine of a file, or of what was published."""
