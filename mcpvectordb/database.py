@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcpvectordb.memories.shelf import Memories
     from mcpvectordb.postgres import Published
     from mcpvectordb.projects.shelf import Projects, ProjectScope
-    from mcpvectordb.records import Chunk, Results
+    from mcpvectordb.records import Chunk, Mode, Results
     from mcpvectordb.search.both import Kind, Query
     from mcpvectordb.search.records import Context, Duplicates, LineMatches, Projection, Quotation
     from mcpvectordb.transfer.export import ExportFormat
@@ -625,6 +625,7 @@ class Database:
         self,
         query: Query,
         *,
+        mode: Mode = "hybrid",
         kind: Kind | None = None,
         library: str | None = None,
         thread: str | None = None,
@@ -636,15 +637,18 @@ class Database:
         limit: int = 10,
         offset: int = 0,
         min_relevance: float = 0.0,
+        rerank: bool = False,
         group: bool = False,
+        fold: bool = False,
         newer: str | None = None,
         as_of: str | None = None,
     ) -> Results[Chunk | Memory]:
         """The passages of documents and the memories that answer a query best, in one ranking.
 
-        `query` is a text, or a list of searches by `words`, by `meaning` or by both (`text`), whose
-        rankings are fused by reciprocal ranks, the first counting double: [{"words": "E-4021"},
-        {"meaning": "the pump does not start"}].
+        `query` is a text, asked by words (`mode` "text"), by meaning ("vector") or by both, or a
+        list of searches by `words`, by `meaning` or by both (`text`), whose rankings are fused by
+        reciprocal ranks, the first counting double: [{"words": "E-4021"}, {"meaning": "the pump
+        does not start"}].
 
         `kind` ("documents" or "memories") asks for one kind. A `library` has documents only, a
         `thread` and `tags` memories only, and so does a `where` that names a field of one kind.
@@ -655,8 +659,9 @@ class Database:
 
         Both kinds are ranked together by `relevance`, each in its own order. Where that is not
         known of every hit (`Results.uncalibrated`), they alternate. `group` brings the best passage
-        of each document before others, and `newer`, a half-life such as 30d, prefers what is newer;
-        see `documents.search`.
+        of each document before others, `fold` leaves out passages that say what a better one says,
+        `rerank` has a cross-encoder order the best, and `newer`, a half-life such as 30d, prefers
+        what is newer; see `documents.search`.
 
         Memories are found that hold now, or with `as_of` (2025-11-29, 2025, 7d …) those that held
         then; "any" also finds those that hold no longer, not yet, or were replaced. Documents are
@@ -681,10 +686,13 @@ class Database:
             lambda: self.memories,
             query,
             which,
+            mode=mode,
             limit=limit,
             offset=offset,
             min_relevance=min_relevance,
+            rerank=rerank,
             group=group,
+            fold=fold,
             newer=newer,
         )
 

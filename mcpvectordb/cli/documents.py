@@ -249,6 +249,8 @@ def _places(
         meanings = list(filter(None, map(found.get, _spellings(name))))
         if not meanings:
             hint = _hint(db.documents.suggest(name))
+            if name.startswith("memory:"):
+                hint = "`mcpvectordb memories` shows and forgets memories"
             raise NotFound(f"no document has the path, id or hash {name}{when}; {hint}")
         places = min(meanings, key=len)
         if len(places) > 1:

@@ -22,7 +22,10 @@ _NOT_XML = "[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # compile
 
 
 class ResultRow(NamedTuple):
-    """A hit in the output formats; `docid` and `file` are names that `get` takes."""
+    """A hit in the output formats; `docid` and `file` are names that `get` takes.
+
+    Of a memory both are its place, which `memories show` takes, and the title is its thread.
+    """
 
     docid: str
     confidence: str
@@ -36,25 +39,31 @@ class ResultRow(NamedTuple):
     place: str
 
 
-def rows_of(db: Database, results: Results[Chunk]) -> list[ResultRow]:
+def rows_of(db: Database, results: Results[Any]) -> list[ResultRow]:
     """The hits as rows for the formats files, Markdown, CSV and XML."""
     return [_row(db, hit) for hit in results]
 
 
-def _row(db: Database, hit: Hit[Chunk]) -> ResultRow:
-    document = hit.item.document
-    context = "\n\n".join(db.documents.descriptions(document.library, document.source))
+def _row(db: Database, hit: Hit[Any]) -> ResultRow:
+    item, context = hit.item, ""
+    if hasattr(item, "document"):
+        document = item.document
+        context = "\n\n".join(db.documents.descriptions(document.library, document.source))
+        named = (f"#{document.hash[:6]}", document.path, document.title, document.place(hit.line))
+    else:
+        named = (item.place, item.place, item.thread, f"{item.place}:{hit.line}")
+    docid, file, title, place = named
     return ResultRow(
-        f"#{document.hash[:6]}",
+        docid,
         hit.confidence or "",
         "" if hit.relevance is None else round(hit.relevance, 4),
         round(hit.score, 4),
-        document.path,
-        document.title,
+        file,
+        title,
         context,
         hit.line,
         hit.snippet,
-        document.place(hit.line),
+        place,
     )
 
 

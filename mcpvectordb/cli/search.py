@@ -21,7 +21,7 @@ from mcpvectordb.cli.results import FORMATS, omissions, print_results, rows_of
 from mcpvectordb.records import Condition
 
 if TYPE_CHECKING:
-    from mcpvectordb import Document, Memory, Quotation
+    from mcpvectordb import Document, Memory, Quotation, Results
 
 
 @click.command()
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     default="passage",
     show_default=True,
     help="What to return; each document is returned once, by its best passage.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["documents", "memories"]),
+    help="One kind only; --library, --unit document, --min-score and --files ask for documents.",
 )
 @library_option
 @project_option
@@ -85,13 +90,17 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Show the score and those of each leg.")
 def search(
     words: tuple[str, ...],
+    unit: str,
+    kind: str | None,
     project: str | None,
+    min_score: float,
+    expand: bool,
     conditions: tuple[str, ...],
     as_json: bool,
     explain: bool,
     **options: Any,
 ) -> None:
-    """Find passages or documents, in the whole database or in a project.
+    """Find passages of documents, and memories, in the whole database or in a project.
 
     "Quoted phrases" alone must occur, -words beside keywords must not. Write -- before a query that
     begins with one.
@@ -101,16 +110,26 @@ def search(
     if len(wanted) + as_json > 1:
         named = " and ".join(f"--{form}" for form in ([*["json"] * as_json, *wanted]))
         raise click.UsageError(f"{named} contradict each other: choose one")
-    if options["expand"]:
-        if options["unit"] != "document":
-            raise click.UsageError("--expand applies to documents only: add --unit document")
-        options["fusion"] = "rrf"  # whose rankings an expansion adds to
+    if expand and unit != "document":
+        raise click.UsageError("--expand applies to documents only: add --unit document")
+    of_documents = unit == "document" or min_score > 0 or "files" in wanted
+    if of_documents and kind == "memories":
+        raise click.UsageError("--unit document, --min-score and --files apply to documents only")
     with opened() as db:
         check_library(db, options["library"])
         where, scope = conditions_from(conditions), chosen_project(db, project)
-        if scope is not None:
-            where.append(Condition("library", "in", scope.libraries))
-        results = db.documents.search(query, where=where, **options)
+        results: Results[Any]
+        if of_documents:
+            if scope is not None:
+                where.append(Condition("library", "in", scope.libraries))
+            if expand:
+                options |= {"expand": True, "fusion": "rrf"}  # to whose rankings it adds
+            results = db.documents.search(
+                query, unit=unit, min_score=min_score, where=where, **options
+            )
+        else:
+            named = scope and scope.name
+            results = db.search(query, kind=kind, project=named, where=where, **options)
         if as_json:
             fields = ("hits", "legs", "reasons", "verdict", "note", "uncalibrated", "backlog")
             print_json({name: getattr(results, name) for name in fields})

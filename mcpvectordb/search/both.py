@@ -102,10 +102,13 @@ def search(
     query: Query,
     which: Filters,
     *,
+    mode: Mode,
     limit: int,
     offset: int,
     min_relevance: float,
+    rerank: bool,
     group: bool,
+    fold: bool,
     newer: str | None,
 ) -> Results[Chunk | Memory]:
     """The best of both kinds, in one ranking; all of it is read in one snapshot.
@@ -113,23 +116,22 @@ def search(
     `memories` is called only if there are any: it loads their shelf.
     """
     checked_window(limit, offset)
-    searches, least = _searches(query), checked_relevance(min_relevance)
+    searches, least = _searches(query, mode), checked_relevance(min_relevance)
     depth = limit + offset if len(searches) == 1 else max(limit + offset, DEPTH)
     answers: list[dict[Kind, Results[Any]]] = []
     with file.reading() as sql:
         stored = "memories" in which and (
             len(which) == 1 or sql.execute("SELECT EXISTS (SELECT 1 FROM contexts)").get
         )
-        for mode, text in searches:
+        for by, text in searches:
+            asked: dict[str, Any] = {"mode": by, "limit": depth, "rerank": rerank, "newer": newer}
             found: dict[Kind, Results[Any]] = {}
             if "documents" in which:
                 found["documents"] = documents.search(
-                    text, mode=mode, limit=depth, group=group, newer=newer, **which["documents"]
+                    text, group=group, fold=fold, **asked, **which["documents"]
                 )
             if stored:
-                found["memories"] = memories().search(
-                    text, mode=mode, limit=depth, newer=newer, **which["memories"]
-                )
+                found["memories"] = memories().search(text, **asked, **which["memories"])
             answers.append(found)
     fused = fuse(
         [merge(*(found[kind].hits if kind in found else () for kind in KINDS)) for found in answers]
@@ -138,8 +140,9 @@ def search(
         fused = grouped(fused)
     kept = [hit for hit in fused if hit.relevance is None or hit.relevance >= least]
     parts = [each for answer in answers for each in answer.values()]
-    notes = [each.note for each in parts] if all(each.note for each in parts) else []
-    if notes:
+    notes: dict[str, Kind] = {}
+    if all(each.note for each in parts):
+        notes = {each.note: kind for answer in answers for kind, each in answer.items()}
         # What one kind does not have, such as a key of metadata, the other one may have.
         shelves: dict[Kind, Any] = {"documents": documents}
         if stored:
@@ -149,16 +152,17 @@ def search(
             for kind, given in which.items()
             if kind in shelves
         }
-        notes = [each for each in notes if each not in lacking] or notes
+        notes = {each: kind for each, kind in notes.items() if each not in lacking} or notes
+    said = list(notes) if len(notes) < 2 else [f"{kind}: {each}" for each, kind in notes.items()]
     if not fused and (tags := which.get("memories", {}).get("tags")):
-        notes += _tagged_documents(documents, tags)
+        said += _tagged_documents(documents, tags)
     return Results(
         hits=tuple(kept[offset : limit + offset]),
         legs=tuple(dict.fromkeys(leg for each in parts for leg in each.legs)),
         reasons={leg: why for each in reversed(parts) for leg, why in each.reasons.items()},
         verdict=relevance.verdict([hit.relevance for hit in fused], least) if fused else "",
         uncalibrated=next((each.uncalibrated for each in parts if each.uncalibrated), ""),
-        note="; ".join(dict.fromkeys(notes)),
+        note="; ".join(said),
         backlog=_backlog(answers),
     )
 
@@ -262,9 +266,9 @@ def _named(search: object) -> str:
     return quoted(keys) if keys else "an empty one" if search == {} else quoted(str(search))
 
 
-def _searches(query: Query) -> list[tuple[Mode, str]]:
+def _searches(query: Query, mode: Mode) -> list[tuple[Mode, str]]:
     if isinstance(query, str):
-        return [("hybrid", storable(query, "query"))]
+        return [(mode, storable(query, "query"))]
     if not isinstance(query, Sequence) or not 1 <= len(query) <= MAX_SEARCHES:
         raise InvalidInput(f"query must be a text, or a list of 1 to {MAX_SEARCHES} searches")
     searches: list[tuple[Mode, str]] = []

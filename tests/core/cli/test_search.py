@@ -62,6 +62,34 @@ def test_other_passages_of_a_document_are_counted(notes: Commands) -> None:
     )
 
 
+def test_what_was_remembered_is_found_beside_documents(filled: Shell) -> None:
+    filled.run("remember", "The otter server keeps red apples.", "--project", "zoo")
+    out = filled.run("search", "otter", "server")
+    assert re.match(r"1\. memory:1  strong match, zoo, ", out) and "apple.md" in out
+    rows = filled.run("search", "otter", "server", "--csv").splitlines()
+    assert rows[1].startswith("memory:1,strong,") and rows[1].endswith(",memory:1:1")
+    memories = json.loads(filled.run("search", "apples", "--kind", "memories", "--json"))["hits"]
+    assert [hit["item"]["thread"] for hit in memories] == ["zoo"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--kind", "documents"),
+        ("--library", "fruit"),
+        ("--unit", "document"),
+        ("--min-score", "0.1"),
+        ("--files",),
+    ],
+)
+def test_options_of_documents_ask_for_documents_alone(
+    filled: Shell, option: tuple[str, ...]
+) -> None:
+    filled.run("remember", "The otter server keeps red apples.", "--project", "zoo")
+    out = filled.run("search", "apples", *option)
+    assert "apple.md" in out and "memory:" not in out
+
+
 def test_a_terminal_gets_links_and_highlights_and_with_no_color_neither(
     notes: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
