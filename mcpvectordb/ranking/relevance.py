@@ -3,8 +3,9 @@
 A fused score only compares the candidates of one query: the best of them is near 1 even if none is
 relevant. Four things mean the same for every query, in a file of five notes as in one of a million
 passages: the cosine, how many of the query's words a passage has, how many passages were searched
-(the best of many strangers is near by chance), and the rank. Where a cross-encoder has read the
-passages, its score takes the place of the first two.
+(the best of many strangers is near by chance), and the rank. A passage that says it in other words
+is judged by its cosine alone. Where a cross-encoder has read the passages, its score takes the
+place of the first two.
 
 The weights (logistic regression) are fitted on judged collections, sampled down to files of 5, 50
 and 500 documents, whose queries were also asked of each other's documents, which do not answer
@@ -35,6 +36,9 @@ from mcpvectordb.text.tokens import CJK, is_foreign, is_non_latin
 JUDGED = 10
 ENGLISH, CHINESE = "en", "zh"
 SINGLE = -1.3  # added to the weight of the rank of memories: turns of conversations, as judged
+# What meaning alone lacks, in log odds, where words were searched, too: a paraphrase has none of the
+# query's words, and words that are missing must not make a stranger of it.
+PARAPHRASE = 0.35
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
 
@@ -141,7 +145,7 @@ class Judge:
         weights = [self._weights(each) for each in first]
         falls = [(by.rank if by else 0.0) + (SINGLE if self.single else 0.0) for by in weights]
         odds = [
-            None if by is None else by.log_odds(each, passages) + fall * math.log(rank)
+            None if by is None else self._log_odds(by, each, passages) + fall * math.log(rank)
             for rank, (by, each, fall) in enumerate(zip(weights, first, falls, strict=True), 1)
         ]
         below = accumulate((-math.inf if each is None else each for each in odds[::-1]), max)
@@ -154,6 +158,13 @@ class Judge:
             else _chance(None if last is None else last + falls[-1] * math.log(rank / len(known)))
             for rank in ranks
         ]
+
+    def _log_odds(self, by: Weights, found: Evidence, passages: int) -> float:
+        """Of a first hit; by words and meaning together, or by meaning alone if that says more."""
+        odds = by.log_odds(found, passages)
+        if by is not BY_BOTH.get(self.model):
+            return odds
+        return max(odds, BY_MEANING[self.model].log_odds(found, passages) - PARAPHRASE)
 
     def _weights(self, found: Evidence) -> Weights | None:
         scores = found.scores

@@ -166,6 +166,28 @@ def test_in_five_notes_right_answers_are_not_weak_and_strangers_are(
             assert db.documents.search(stranger).verdict and db.search(stranger).verdict
 
 
+PARAPHRASES = {
+    "Customers complain that checkout takes too long on phones.": "mobile purchase is slow",
+    "The coffee machine needs descaling every month.": "who fixes the espresso maker?",
+    "The car insurance expires in March.": "vehicle policy renewal",
+    "The dog has to see the vet for her vaccination in June.": "pet doctor appointment",
+    "The hotel in Kyoto has free cancellation.": "can we call off our stay in Japan",
+}
+
+
+@pytest.mark.parametrize("model", [MODEL, "bge-small-en-v1.5"])
+def test_an_answer_that_has_none_of_the_question_s_words_is_not_called_weak(
+    tmp_path: Path, model: str
+) -> None:
+    with Database(tmp_path / "notes.db", config=Config(model=model)) as db:
+        for text in PARAPHRASES:
+            db.documents.ingest_text(text, source=f"{text[:8]}.md")
+        for text, question in PARAPHRASES.items():
+            found = db.documents.search(question)
+            assert found[0].item.text == text and not found[0].scores.text
+            assert found[0].confidence in ("strong", "possible") and not found.verdict
+
+
 # What an empty result says
 
 

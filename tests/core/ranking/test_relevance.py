@@ -17,6 +17,7 @@ from mcpvectordb.ranking.relevance import (
     BY_READING,
     BY_WORDS,
     JUDGED,
+    PARAPHRASE,
     Evidence,
     Judge,
     Weights,
@@ -89,6 +90,17 @@ def test_a_hit_is_at_least_as_relevant_as_the_one_below_it() -> None:
     good = Evidence(Scores(text=9.0, vector=0.8), "", 1.0)
     above, below = Judge(MODEL).relevance([poor, good], 100, range(1, 3))
     assert above == below and (below or 0) > STRONG
+
+
+@given(st.sampled_from([*BY_BOTH]), st.floats(-1, 1), chances, sizes)
+def test_words_that_are_missing_do_not_make_a_stranger_of_a_paraphrase(
+    model: str, cosine: float, share: float, passages: int
+) -> None:
+    found = Evidence(Scores(text=1.0, vector=cosine), "", share)
+    both = BY_BOTH[model].log_odds(found, passages)
+    alone = BY_MEANING[model].log_odds(found, passages) - PARAPHRASE
+    chance = first(Judge(model), found.scores, share, passages=passages)
+    assert chance == pytest.approx(1 / (1 + math.exp(-max(both, alone))))
 
 
 def test_of_memories_the_first_counts_as_of_passages_and_the_others_less() -> None:
