@@ -618,7 +618,8 @@ def _remarks(db: Database, found: Results[Chunk | Memory]) -> list[str]:
     """What an agent should know about a search besides its hits."""
     remarks = [found.verdict] if found.verdict else []
     if found.weak_from:
-        remarks.append(f"Only the first {found.weak_from} of these are more than weak matches.")
+        which = f"{found.weak_from} of these are" if found.weak_from > 1 else "of these is"
+        remarks.append(f"Only the first {which} more than a weak match.")
     if not found.hits and not found.verdict:
         remarks.append("Nothing was found.")
     if found.note:
