@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -90,8 +90,8 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="Show the score and those of each leg.")
 def search(
     words: tuple[str, ...],
-    unit: str,
-    kind: str | None,
+    unit: Literal["passage", "document"],
+    kind: Literal["documents", "memories"] | None,
     project: str | None,
     min_score: float,
     expand: bool,
@@ -128,8 +128,8 @@ def search(
                 query, unit=unit, min_score=min_score, where=where, **options
             )
         else:
-            named = scope and scope.name
-            results = db.search(query, kind=kind, project=named, where=where, **options)
+            within = scope and scope.name
+            results = db.search(query, kind=kind, project=within, where=where, **options)
         if as_json:
             fields = ("hits", "legs", "reasons", "verdict", "note", "uncalibrated", "backlog")
             print_json({name: getattr(results, name) for name in fields})

@@ -36,8 +36,8 @@ from mcpvectordb.text.tokens import CJK, is_foreign, is_non_latin
 JUDGED = 10
 ENGLISH, CHINESE = "en", "zh"
 SINGLE = -1.3  # added to the weight of the rank of memories: turns of conversations, as judged
-# What meaning alone lacks, in log odds, where words were searched, too: a paraphrase has none of the
-# query's words, and words that are missing must not make a stranger of it.
+# What meaning alone lacks, in log odds, where words were searched, too: a paraphrase has none of
+# the query's words, and words that are missing must not make a stranger of it.
 PARAPHRASE = 0.35
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
