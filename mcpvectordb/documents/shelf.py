@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -22,7 +22,7 @@ from mcpvectordb.documents.libraries import (
 )
 from mcpvectordb.documents.search import DocumentQuestion, DocumentSearch
 from mcpvectordb.documents.write import DocumentWriter, GivenText, Written
-from mcpvectordb.errors import InvalidInput, ModelError, NotFound, quoted
+from mcpvectordb.errors import InvalidInput, ModelError, NotFound, Unreadable, quoted
 from mcpvectordb.filters import Where
 from mcpvectordb.history.versions import Item
 from mcpvectordb.index.chunks import ACTIVE_KEY
@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 # What brings documents in is loaded by the methods that use it: most processes only search.
 
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
+
+MOST_PIXELS = 3_000
+"""The greatest width or height of a page that is drawn."""
 
 
 class Documents:
@@ -136,7 +139,7 @@ class Documents:
             config=self._config,
             guard=guard,
             roots=[Path(root) for root in roots],
-            forbidden=() if self._file.memory else (self._file.path,),
+            forbidden=self._forbidden,
             etag=etag,
             modified=modified,
             progress=progress,
@@ -515,21 +518,62 @@ class Documents:
 
     def page_lines(self, id: str, page: int) -> tuple[int, int]:
         """The first and last line of a page of a document; raises NotFound."""
-        with self._file.reading() as sql:
-            key = rows.row(sql, id)[0]
-            first, last = sql.execute(
-                "SELECT min(first_line), max(last_line) FROM document_chunks "
-                "WHERE owner = ? AND page = ?",
-                (key, page),
-            ).get
-            if first is not None:
-                return first, last
-            pages = sql.execute("SELECT max(page) FROM document_chunks WHERE owner = ?", (key,)).get
+        pages = self.pages(id)
+        if page in pages:
+            return pages[page]
         raise NotFound(
-            f"there is no text on page {page}: the last page with text is {pages}"
+            f"there is no text on page {page}: the last page with text is {max(pages)}"
             if pages
             else f"there is no page {page}: this document has no pages, so read it by lines"
         )
+
+    def pages(self, id: str) -> dict[int, tuple[int, int]]:
+        """The first and last line of each page of a document that has text; raises NotFound."""
+        with self._file.reading() as sql:
+            found = sql.execute(
+                "SELECT page, min(first_line), max(last_line) FROM document_chunks "
+                "WHERE owner = ? AND page IS NOT NULL GROUP BY page ORDER BY page",
+                (rows.row(sql, id)[0],),
+            )
+            return {page: (first, last) for page, first, last in found}
+
+    def draw(
+        self,
+        id: str,
+        page: int = 1,
+        *,
+        most_pixels: int = 1_600,
+        roots: Collection[Path] = (),
+        guard: bool = False,
+    ) -> bytes:
+        """A page of a document's PDF, or the picture that a document is, as a PNG.
+
+        It is drawn from the file that was read, by the parser process. `most_pixels` is the
+        greatest width or height; `roots` and `guard` are those of `ingest`. Raises Unreadable if
+        the file is gone or was changed, or if there never was one on this machine, Refused,
+        TooLarge, UnsupportedFormat or ParseFailed.
+        """
+        from mcpvectordb.ingest import sources
+
+        if page < 1 or not 1 < most_pixels <= MOST_PIXELS:
+            raise InvalidInput(f"pages are counted from 1, and pixels up to {MOST_PIXELS:,}")
+        document = self.get(id)
+        if not (state := self.state(document)):
+            raise Unreadable(f"{document.path} was not read from a file that can be seen here")
+        if state == "gone":
+            raise Unreadable(
+                f"{document.source} is gone: it was moved or deleted since it was read"
+            )
+        found = sources.read_path(
+            document.source,
+            config=self._config,
+            roots=roots,
+            guard=guard,
+            forbidden=self._forbidden,
+        )
+        if found.hash != document.hash:
+            raise Unreadable(f"{document.source} was changed since it was read: ingest it again")
+        return self._worker.draw(found, page, most_pixels)
 
     def state(self, document: Document) -> Literal["current", "changed", "gone", ""]:
         """What became of a document's file since it was read; "" if it is no file of this machine.
@@ -543,8 +587,12 @@ class Documents:
         is_file = document.modified and os.path.isabs(document.source)  # noqa: PTH117 - any name
         if self._file.published or not is_file:
             return ""
-        forbidden = () if self._file.memory else (self._file.path,)
-        return sources.state(document, self._config, forbidden)
+        return sources.state(document, self._config, self._forbidden)
+
+    @property
+    def _forbidden(self) -> tuple[Path, ...]:
+        """The files that are the database."""
+        return () if self._file.memory else (self._file.path,)
 
     def chunks(self, id: str, *, limit: int = 100, offset: int = 0) -> list[Chunk]:
         """The passages of a document as the index has them, in their order; raises NotFound."""

@@ -38,11 +38,14 @@ from mcpvectordb.records import Parsed, Source
 
 
 class Picture(NamedTuple):
-    """A picture of width times height pixels, a byte for the grey of each, line by line."""
+    """A picture of width times height pixels, line by line.
+
+    Each is a byte of grey or, where colours were asked for, three of red, green and blue.
+    """
 
     width: int
     height: int
-    grey: bytes
+    pixels: bytes
 
 
 class Reading(NamedTuple):
@@ -124,7 +127,7 @@ class Tesseract(NamedTuple):
         """Return the text of a picture that may be upside down; NoText if it is not sure of it."""
         found = self.read(picture)
         if found.text and found.confidence < SURE:
-            turned = self.read(picture._replace(grey=picture.grey[::-1]))
+            turned = self.read(picture._replace(pixels=picture.pixels[::-1]))
             found = max(found, turned, key=lambda reading: reading.confidence)
         if found.text and found.confidence < LEAST:
             raise NoText(

@@ -40,9 +40,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
+import struct
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -51,7 +54,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from mcpvectordb.config import Config, how_to_allow
-from mcpvectordb.errors import IngestError, NoText, ParseFailed
+from mcpvectordb.errors import IngestError, NoText, ParseFailed, UnsupportedFormat
 from mcpvectordb.ingest import formats, sandbox
 from mcpvectordb.ingest import process as foreign
 from mcpvectordb.ingest.formats import Format
@@ -66,7 +69,7 @@ FORKS = sys.platform == "linux"
 GRACE_SECONDS = 5.0
 """How long after the time limit a process ends itself if no parent has killed it."""
 PICTURE_BYTES = 30_000_000
-"""Size limit of a page that is drawn for OCR."""
+"""Size limit of the pixels of a page that is drawn."""
 LONGEST_MESSAGE = 2_000
 MOST_PAGES = 1_000_000
 MOST_PIXELS = 32_767
@@ -158,9 +161,30 @@ class Worker:
             return replace(answer, metadata={**answer.metadata, UNREAD_PAGES: list(answer.images)})
         return answer
 
-    def _draw(self, source: Source, kind: str, page: int) -> Picture:
-        """A page as a picture; raises an IngestError if it cannot be drawn."""
-        answer = self._asked("pdf", source, {"draw": [kind, page]}, PICTURE_BYTES, _picture_of)
+    def draw(self, source: Source, page: int, most: int) -> bytes:
+        """Return a page of a PDF or picture as a PNG of at most so many pixels on each side.
+
+        What the process answers are pixels: they are written as a PNG here, so that a parser that
+        was taken over can show something else and do nothing else. Raises UnsupportedFormat for
+        what has no pages to draw, or ParseFailed.
+        """
+        kind = formats.picture(source) or "pdf"
+        if kind == "pdf" and not re.match(formats.BY_NAME["PDF"].magic, source.raw[:4096]):
+            raise UnsupportedFormat(f"{source.name} is neither a PDF nor a picture")
+        return _png(self._draw(source, kind, page, most))
+
+    def _draw(self, source: Source, kind: str, page: int, most: int = 0) -> Picture:
+        """A page as a picture; raises an IngestError if it cannot be drawn.
+
+        It is one for OCR, or with `most` one in colours that has at most so many pixels on a side.
+        """
+        answer = self._asked(
+            "pdf",
+            source,
+            {"draw": [kind, page, most]},
+            PICTURE_BYTES,
+            partial(_picture_of, most=most),
+        )
         if isinstance(answer, IngestError):
             raise answer
         return answer
@@ -275,12 +299,28 @@ def _parsed_of(head: dict[str, Any], text: bytes) -> Parsed:
     return parsed
 
 
-def _picture_of(head: dict[str, Any], grey: bytes) -> Picture:
-    """Return a page that was drawn."""
-    width, height = _numbers([head["width"], head["height"]], MOST_PIXELS)
-    if width * height != len(grey):
-        raise ValueError(f"{len(grey)} bytes for a picture of {width} by {height}")
-    return Picture(width, height, grey)
+def _picture_of(head: dict[str, Any], pixels: bytes, *, most: int) -> Picture:
+    """Return a page that was drawn, in colours if it may have at most so many pixels on a side."""
+    width, height = _numbers([head["width"], head["height"]], most or MOST_PIXELS)
+    if width * height * (3 if most else 1) != len(pixels):
+        raise ValueError(f"{len(pixels)} bytes for a picture of {width} by {height}")
+    return Picture(width, height, pixels)
+
+
+def _png(picture: Picture) -> bytes:
+    """A picture in colours as a PNG."""
+    width, height, pixels = picture
+    # Each line is preceded by how it is filtered: not at all.
+    lines = (b"\0" + pixels[at : at + 3 * width] for at in range(0, len(pixels), 3 * width))
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),  # 8 bits of each colour
+        b"IDAT": zlib.compress(b"".join(lines), 3),
+        b"IEND": b"",
+    }
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        for name, body in parts.items()
+    )
 
 
 def _error_of(head: dict[str, Any]) -> IngestError:
@@ -356,10 +396,10 @@ def _set_alarm(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _drawn(source: Source, kind: str, page: int) -> Picture:
+def _drawn(source: Source, kind: str, page: int, most: int) -> Picture:
     from mcpvectordb.ingest.formats.pdf import draw
 
-    return Picture(*draw(source, kind, page))
+    return Picture(*draw(source, kind, page, most))
 
 
 def _answer(
@@ -369,7 +409,7 @@ def _answer(
     try:
         done = work()
         if isinstance(done, Picture):
-            return _head(width=done.width, height=done.height), done.grey
+            return _head(width=done.width, height=done.height), done.pixels
         text, size = done.text.encode(), len(source.raw)
         if len(text) > config.parse_output_bytes:
             raise ParseFailed(

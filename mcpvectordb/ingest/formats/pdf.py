@@ -35,7 +35,7 @@ _BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
 _OCR = f"{OCR}, run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
 DPI, MOST_PIXELS = 300, 5000
-"""Resolution of a page that is drawn, and the greatest width or height of its picture."""
+"""The greatest resolution of a page that is drawn, and width or height of its picture."""
 
 
 def parse(source: Source) -> Parsed:
@@ -72,11 +72,23 @@ def parse(source: Source) -> Parsed:
     return markdown.finish(source, texts, metadata, note=note, images=drawn)
 
 
-def draw(source: Source, kind: str, number: int) -> tuple[int, int, bytes]:
-    """Return a page of a PDF or picture, counted from 1: width, height and a byte per pixel."""
-    page = open_document(source, kind)[number - 1]
-    dpi = min(DPI, int(72 * MOST_PIXELS / max(page.rect.width, page.rect.height, 1)))
-    picture = page.get_pixmap(dpi=max(dpi, 1), colorspace="gray", alpha=False)
+def draw(source: Source, kind: str, number: int, most: int = 0) -> tuple[int, int, bytes]:
+    """Return a page of a PDF or picture, counted from 1: width, height and its pixels.
+
+    These are a byte of grey each, for OCR, or with `most`, the greatest number on a side, three of
+    red, green and blue.
+    """
+    document = open_document(source, kind)
+    if number > len(document):
+        raise ParseFailed(
+            f"{source.name} has no page {number}: its last one is page {len(document)}"
+        )
+    page = document[number - 1]
+    # Sides are rounded up to whole pixels.
+    zoom = min(DPI / 72, ((most or MOST_PIXELS) - 1) / max(page.rect.width, page.rect.height, 1))
+    picture = page.get_pixmap(
+        matrix=pymupdf.Matrix(zoom, zoom), colorspace="rgb" if most else "gray", alpha=False
+    )
     return picture.width, picture.height, bytes(picture.samples)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pymupdf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +23,12 @@ from mcpvectordb import (
     NoText,
     NotFound,
     Progress,
+    Refused,
     Results,
     Source,
     TooLarge,
+    Unreadable,
+    UnsupportedFormat,
 )
 from mcpvectordb.documents.items import Overrides, of_keys
 from tests.support import Letters
@@ -688,3 +692,72 @@ def test_what_is_no_file_has_no_state(db: Database, source: str) -> None:
         modified="2025-11-29T10:00:00+00:00",
     )
     assert db.documents.state(db.documents.ingest(page).document) == ""
+
+
+def report(*texts: str) -> bytes:
+    """A PDF with a page for each text."""
+    document = pymupdf.open()
+    for text in texts:
+        document.new_page(width=300, height=200).insert_text((20, 50), text)
+    return bytes(document.tobytes())
+
+
+def test_pages_are_drawn_from_the_file_and_its_text_says_on_which_lines_they_are(
+    db: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.pdf"
+    file.write_bytes(report("The first page.", "", "The third page."))
+    document = db.documents.ingest(file).document
+    assert list(db.documents.pages(document.id)) == [1, 3]
+    assert db.documents.pages(document.id)[3] == db.documents.page_lines(document.id, 3)
+    pages = [pymupdf.Pixmap(db.documents.draw(document.id, page)) for page in (1, 2, 3)]
+    assert [page.is_unicolor for page in pages] == [False, True, False]
+    assert pages[0].width == 1250  # at 300 dots per inch
+    small = pymupdf.Pixmap(db.documents.draw(document.id, most_pixels=200))
+    assert max(small.width, small.height) <= 200
+    for page, pixels in ((0, 200), (-1, 200), (1, 0), (1, 3_001)):
+        with pytest.raises(InvalidInput, match="counted from 1, and pixels up to 3,000"):
+            db.documents.draw(document.id, page, most_pixels=pixels)
+    with pytest.raises(NotFound):
+        db.documents.draw("abcdef")
+
+
+def test_a_file_that_changed_or_is_gone_is_not_drawn(db: Database, tmp_path: Path) -> None:
+    file = tmp_path / "report.pdf"
+    file.write_bytes(report("One."))
+    document = db.documents.ingest(file).document
+    file.write_bytes(report("Another, which nobody has ingested."))
+    with pytest.raises(Unreadable, match="was changed since it was read: ingest it again"):
+        db.documents.draw(document.id)
+    file.unlink()
+    with pytest.raises(Unreadable, match="is gone: it was moved or deleted since it was read"):
+        db.documents.draw(document.id)
+    file.mkdir()
+    with pytest.raises(Unreadable, match="is gone"):
+        db.documents.draw(document.id)
+    text = db.documents.ingest_text("No file.", source=str(tmp_path / "x.pdf")).document
+    with pytest.raises(Unreadable, match="was not read from a file that can be seen here"):
+        db.documents.draw(text.id)
+    note = tmp_path / "note.md"
+    note.write_text("Words.")
+    with pytest.raises(UnsupportedFormat, match=r"note\.md is neither a PDF nor a picture"):
+        db.documents.draw(db.documents.ingest(note).document.id)
+
+
+def test_drawing_keeps_to_the_folders_and_secrets_that_ingest_keeps_to(
+    db: Database, tmp_path: Path
+) -> None:
+    private = tmp_path / ".ssh"
+    private.mkdir()
+    (tmp_path / "open").mkdir()
+    file = private / "report.pdf"
+    file.write_bytes(report("One."))
+    document = db.documents.ingest(file).document
+    assert db.documents.draw(document.id)
+    with pytest.raises(Refused, match="where secrets are kept"):
+        db.documents.draw(document.id, guard=True)
+    with pytest.raises(Refused, match="outside of the folders"):
+        db.documents.draw(document.id, roots=[tmp_path / "open"])
+    small = Database(db.path, config=Config(max_source_bytes=100))
+    with small, pytest.raises(TooLarge, match="more than the limit of 100"):
+        small.documents.draw(document.id)

@@ -50,9 +50,9 @@ class Engine(Tesseract):
     """Reads a picture of bytes as these bytes; "bad" fails."""
 
     def read(self, picture: Picture) -> Reading:
-        if picture.grey == b"bad":
+        if picture.pixels == b"bad":
             raise ParseFailed("OCR failed: bad picture")
-        text = picture.grey.decode()
+        text = picture.pixels.decode()
         return Reading(text, {"unsure": 70, "garbage": 38}.get(text, 20 if text in TURNED else 95))
 
 

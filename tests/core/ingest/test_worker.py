@@ -574,3 +574,112 @@ def test_a_fork_of_the_program_starts_a_process_of_its_own() -> None:
         worker.close()
     """)
     assert process.communicate(timeout=30)[0] == "0 True\n"
+
+
+# --- pages that are drawn
+
+
+def sheets(*sizes: tuple[float, float]) -> bytes:
+    """A PDF of pages of these sizes, each with a red square at its top left."""
+    document = pymupdf.open()
+    for width, height in sizes:
+        page = document.new_page(width=width, height=height)
+        page.draw_rect(pymupdf.Rect(0, 0, width / 2, height / 2), fill=(1, 0, 0), color=None)
+    return bytes(document.tobytes())
+
+
+def seen(png: bytes) -> pymupdf.Pixmap:
+    return pymupdf.Pixmap(png)
+
+
+def test_a_page_is_drawn_in_its_colours_and_within_its_pixels() -> None:
+    raw = sheets((595, 842), (300, 200), (14_000, 1), (0.5, 0.5))
+    with Worker(Config()) as worker:
+        pages = [seen(worker.draw(source(raw, "a.pdf"), page, 800)) for page in (1, 2, 3, 4)]
+        tall = pages[0]
+        assert (tall.width, tall.height) == (565, 799) and tall.pixel(5, 5) == (255, 0, 0)
+        assert tall.pixel(560, 790) == (255, 255, 255)
+        assert [page.width for page in pages[1:]] == [799, 799, 5]
+        with pytest.raises(ParseFailed, match=r"a\.pdf has no page 5: its last one is page 4"):
+            worker.draw(source(raw, "a.pdf"), 5, 800)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "pnm"])
+def test_a_picture_is_drawn_again_and_other_files_are_named(kind: str) -> None:
+    page = pymupdf.open(stream=sheets((300, 200)), filetype="pdf")[0]
+    raw = page.get_pixmap(dpi=72).tobytes(kind)
+    with Worker(Config()) as worker:
+        if kind == "pnm":
+            with pytest.raises(UnsupportedFormat, match="neither a PDF nor a picture"):
+                worker.draw(source(raw, "a.pnm"), 1, 800)
+            return
+        png = worker.draw(source(raw, f"a.{kind}"), 1, 800)
+        red, green, blue = seen(png).pixel(5, 5)
+        assert red > 240 and max(green, blue) < 20 and png.startswith(b"\x89PNG")
+        assert png != raw
+
+
+def encrypted_pdf() -> bytes:
+    document = pymupdf.open(stream=sheets((300, 200)), filetype="pdf")
+    return bytes(document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="x"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (encrypted_pdf(), "encrypted|password"),
+        (b"%PDF-1.7\n" + b"\xff" * 500, "cannot be|has no page"),
+        (b"\x89PNG\r\n\x1a\n" + b"\xff" * 500, "cannot be"),
+        (b"\xff\xd8\xff" + b"\xff" * 500, "cannot be"),
+    ],
+)
+def test_a_file_that_cannot_be_drawn_is_one_clear_error(raw: bytes, reason: str) -> None:
+    with Worker(Config()) as worker, pytest.raises(ParseFailed, match=reason):
+        worker.draw(source(raw, "a.pdf"), 1, 800)
+
+
+def test_an_image_of_three_billion_pixels_is_drawn_within_its_limits() -> None:
+    raw = b"""%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Contents 4 0 R/Resources<</XObject<</I 5 0 R>>
+>>>>endobj
+4 0 obj<</Length 27>>stream
+q 99 0 0 99 0 0 cm /I Do Q
+endstream endobj
+5 0 obj<</Type/XObject/Subtype/Image/Width 60000/Height 60000/BitsPerComponent 8
+/ColorSpace/DeviceRGB/Filter/ASCIIHexDecode/Length 3>>stream
+00>
+endstream endobj
+trailer<</Root 1 0 R>>
+"""
+    with Worker(CONFIG) as worker:
+        drawn = seen(worker.draw(source(raw, "a.pdf"), 1, 400))
+    assert max(drawn.width, drawn.height) <= 400
+
+
+def test_a_parser_that_was_taken_over_draws_pixels_and_nothing_else() -> None:
+    command = """
+from mcpvectordb.ingest import formats, worker
+worker._answer = lambda source, *_: eval(source.raw[source.raw.index(b"("):])
+worker.serve(formats.parse, %r)
+"""
+
+    def answering(head: object, body: bytes) -> Source:
+        answer = repr((json.dumps(head).encode(), body)).encode()
+        return source(b"\x89PNG\r\n" + answer, "a.png")
+
+    started = [sys.executable, "-P", "-c", command % limits_of(Config())]
+    with Worker(Config(), command=started) as worker:
+        script = b"<svg onload=alert(1)>"
+        drawn = worker.draw(answering({"width": 7, "height": 1}, script), 1, 800)
+        assert seen(drawn).samples == script and script not in drawn
+        for head in (
+            {},
+            {"width": 7, "height": 2},
+            {"width": 801, "height": 1},
+            {"width": "7", "height": 1},
+            {"width": -7, "height": -1},
+        ):
+            with pytest.raises(ParseFailed, match="its parser gave an invalid answer"):
+                worker.draw(answering(head, script), 1, 800)
