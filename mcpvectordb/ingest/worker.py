@@ -23,10 +23,10 @@ enforce it.
 RLIMIT_AS works on Linux only. macOS accepts it without enforcing it and Windows does not have it:
 there only the time and output limits apply, and a parser can use all available memory.
 
-Results are JSON and UTF-8 text, never pickles, and are validated on arrival, so that a process
-compromised by a hostile file can misreport that file but cannot run code in the parent. When the
-parent dies, so does the template, and the kernel ends its children with it; elsewhere an idle
-process ends with its pipe, and a busy one by an alarm signal soon after the time limit (not on
+Results are JSON, UTF-8 text and pixels, never pickles, and are validated on arrival, so that a
+process compromised by a hostile file can misreport that file but cannot run code in the parent.
+When the parent dies, so does the template, and the kernel ends its children with it; elsewhere an
+idle process ends with its pipe, and a busy one by an alarm signal soon after the time limit (not on
 Windows).
 
 The parent detects the format, once, and sends its name along. Containers (ZIP, OLE) are the

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
+
+import pymupdf
 
 from mcpvectordb import Image
 from tests.web.support_page import Looker
@@ -217,3 +220,92 @@ def test_the_title_and_the_way_back_stay_in_one_bar(looker: Looker) -> None:
     looker.until("document.querySelector('.reading-bar').classList.contains('scrolled')")
     assert looker.find(".bar-title").text_content() == looker.find("h1").text_content()
     assert looker.button("Results").is_visible()
+
+
+def _report(*colours: tuple[float, float, float]) -> bytes:
+    """A PDF with a page of text for each colour."""
+    document = pymupdf.open()
+    for number, colour in enumerate(colours, 1):
+        page = document.new_page(width=300, height=400)
+        page.draw_rect(page.rect, fill=colour, color=None)
+        text = f"Chapter {number} is about subject{number}. " + "It goes on and on. " * 40
+        page.insert_textbox(pymupdf.Rect(20, 20, 280, 380), text, fontsize=9)
+    return bytes(document.tobytes())
+
+
+RED, GREEN, BLUE = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+# The colour near the picture's lower right corner, as the browser has decoded it.
+CORNER = """(() => {
+    const image = document.querySelector('.sheet img');
+    if (!image?.complete || !image.naturalWidth) return null;
+    const canvas = new OffscreenCanvas(1, 1).getContext('2d');
+    canvas.drawImage(image, 20 - image.naturalWidth, 20 - image.naturalHeight);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map(each => Math.round(each / 255)).join();
+})()"""
+
+
+def test_the_page_of_a_pdf_stands_beside_its_text_and_both_follow_each_other(
+    writer: Looker, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.pdf"
+    file.write_bytes(_report(RED, GREEN, BLUE))
+    writer.served.db.documents.ingest(file)
+    _open(writer, "subject2", "report.pdf")
+    writer.until(f"{CORNER} === '0,1,0'")  # the cited page
+    assert writer.find(".original-place").text_content() == "Page 2 of 3"
+    assert "Page 2 of 3" in (writer.find(".sheet img").get_attribute("alt") or "")
+    # Next to the text, not below it.
+    text, sheet = (writer.find(each).bounding_box() for each in (".reading-text", ".sheet"))
+    assert text and sheet and sheet["x"] >= text["x"] + text["width"]
+    assert sheet["y"] < 800
+    writer.page.keyboard.press("]")
+    writer.until(f"{CORNER} === '0,0,1'")
+    assert writer.find(".original-bar [title^=Next]").is_disabled()
+    writer.until("scrollY > 0")
+    writer.page.evaluate("scrollTo(0, 0)")
+    writer.until(f"{CORNER} === '1,0,0'")  # the text is at its first page again
+    writer.page.keyboard.press("n")  # the passage after the cited one
+    writer.until("document.querySelector('.original-place').textContent !== 'Page 1 of 3'")
+    writer.button("Enlarge").click()
+    writer.until("document.querySelector('.sheet img').naturalHeight > 1400")
+
+
+def test_on_a_phone_text_and_page_are_a_switch(writer: Looker, tmp_path: Path) -> None:
+    file = tmp_path / "report.pdf"
+    file.write_bytes(_report(RED, GREEN))
+    writer.served.db.documents.ingest(file)
+    writer.page.set_viewport_size({"width": 390, "height": 844})
+    _open(writer, "subject2", "report.pdf")
+    assert writer.find(".reading-text").is_visible() and not writer.find(".sheet").is_visible()
+    writer.find("#tab-original").click()
+    writer.until(f"{CORNER} === '0,1,0'")
+    assert not writer.find(".reading-text").is_visible()
+    box = writer.find(".sheet img").bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
+def test_a_picture_is_shown_and_a_file_that_changed_or_is_gone_is_named(
+    writer: Looker, tmp_path: Path
+) -> None:
+    writer.expected = ("422",)
+    documents = writer.served.db.documents
+    file = tmp_path / "report.pdf"
+    file.write_bytes(_report(GREEN))
+    gone = documents.ingest(file).document
+    writer.go(f"#/document/{gone.id}")
+    writer.until(f"{CORNER} === '0,1,0'")
+    assert writer.find("#tab-original").text_content() == "Original"
+    assert not writer.find(".original-bar [title^=Next]").is_visible()
+    for change, words in (
+        (lambda: file.write_bytes(_report(RED, BLUE)), "was changed since it was read"),
+        (file.unlink, "is gone: it was moved or deleted"),
+    ):
+        change()
+        writer.page.reload()
+        writer.wait(".facts", "SHA-256")  # not the page that cannot be drawn
+        writer.find("#tab-original").click()
+        assert writer.wait(".sheet .warn", words)
+    writer.go("#/search?q=coffee")
+    writer.wait(".hit", "coffee.txt").locator(".hit-link").click()
+    writer.wait(".reading .prose > *")
+    writer.until("!document.querySelector('#tab-original')")  # a text has no page to show

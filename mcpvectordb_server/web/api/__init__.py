@@ -22,6 +22,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("GET", "/api/documents/{id}", documents.get_document),
     ApiRoute("PATCH", "/api/documents/{id}", documents.update_document),
     ApiRoute("GET", "/api/documents/{id}/text", documents.get_text),
+    ApiRoute("GET", "/api/documents/{id}/picture", documents.draw_page),
     ApiRoute("GET", "/api/documents/{id}/chunks", documents.list_chunks),
     ApiRoute("GET", "/api/documents/{id}/similar", documents.similar_to_document),
     ApiRoute("GET", "/api/chunks/{chunk}", documents.get_chunk),

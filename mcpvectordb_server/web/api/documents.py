@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from starlette.responses import Response
 
 from mcpvectordb import (
     Chunk,
@@ -25,6 +26,7 @@ Offset = Annotated[int, "Items to leave out before", Field(ge=0, le=10_000_000)]
 Few = Annotated[int, "How many", Field(ge=1, le=50)]
 DocumentId = Annotated[str, "The id of a document, also one that it had before it was replaced"]
 Syntax = Literal["markdown", "text", "code"]
+FileState = Literal["current", "changed", "gone", ""]
 Sort = Literal["newest", "oldest", "title", "path", "size", "modified"]
 
 DatedDocument = Annotated[Document, Shown(Document, date=str)]
@@ -83,6 +85,7 @@ def list_documents(
     descriptions=list[str],
     text_bytes=int,
     syntax=Syntax,
+    file_state=FileState,
 )
 def get_document(site: Site, *, id: DocumentId) -> JsonReply:
     """A document with its metadata and what waits of it; `former` if it has another id by now."""
@@ -96,6 +99,7 @@ def get_document(site: Site, *, id: DocumentId) -> JsonReply:
         "descriptions": documents.descriptions(document.library, document.source),
         "text_bytes": documents.text_bytes(document.id),
         "syntax": documents.syntax(document.id),
+        "file_state": documents.state(document),
     }
 
 
@@ -109,6 +113,7 @@ def get_document(site: Site, *, id: DocumentId) -> JsonReply:
     text=str,
     more=bool,
     outline=list[DocumentHeading],
+    pages=list[tuple[int, int]],
 )
 def get_text(
     site: Site,
@@ -117,9 +122,12 @@ def get_text(
     line: Annotated[int, "The first line", Field(ge=1)] = 1,
     lines: Annotated[int, "How many", Field(ge=1, le=5_000)] = 1_000,
 ) -> JsonReply:
-    """Some lines of a document's text, from its offset `start` on, and its outline."""
+    """Some lines of a document's text, from its offset `start` on, and its outline.
+
+    `pages` has the number and the first line of each page with text.
+    """
     document, _ = found_document(site, id)
-    text = site.db.documents.text(document.id)
+    text, pages = site.db.documents.text(document.id), site.db.documents.pages(document.id)
     rows = text.split("\n")
     chosen = rows[line - 1 : line - 1 + lines]
     return {
@@ -132,7 +140,21 @@ def get_text(
         "text": "\n".join(chosen),
         "more": line - 1 + lines < len(rows),
         "outline": site.db.documents.outline(document.id),
+        "pages": [(page, first) for page, (first, _) in pages.items()],
     }
+
+
+def draw_page(
+    site: Site,
+    *,
+    id: DocumentId,
+    page: Annotated[int, "Which, counted from 1", Field(ge=1)] = 1,
+    most_pixels: Annotated[int, "The greatest width or height", Field(ge=2, le=3_000)] = 1_600,
+) -> Annotated[Response, "image/png"]:
+    """A page of a document's PDF, or the picture that it is, as long as its file is as it was."""
+    document, _ = found_document(site, id)
+    png = site.db.documents.draw(document.id, page, most_pixels=most_pixels, guard=True)
+    return Response(png, media_type="image/png")
 
 
 def similar_to_document(site: Site, *, id: DocumentId, limit: Few = 8) -> SimilarReply:

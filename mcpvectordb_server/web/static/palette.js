@@ -24,6 +24,7 @@ const KEYS = [
 	["Escape", "go back"],
 	["j k", "while reading: next and previous hit of the search"],
 	["n p", "while reading: next and previous passage"],
+	["[ ]", "while reading: previous and next page of the file"],
 	["c", "while reading: copy the citation"],
 	["Space", "in lists: select"],
 	["+ − 0", "on the map: enlarge, shrink, show all"],

@@ -7,6 +7,7 @@ import { editDocument, editMemory, remove } from "./edit.js";
 import { count, counted, day, percent, size } from "./format.js";
 import * as hits from "./hits.js";
 import { gist, markdown, Marks } from "./markdown.js";
+import { drawable, Original } from "./original.js";
 import { go, link, replace } from "./route.js";
 import { rendered } from "./text.js";
 import * as words from "./words.js";
@@ -14,6 +15,7 @@ import * as words from "./words.js";
 const WINDOW = 800; // lines that are read at once
 const PANELS = [
 	["text", "Text"],
+	["original", "Page"],
 	["about", "About"],
 	["passages", "Passages"],
 	["similar", "Similar"],
@@ -135,9 +137,18 @@ class Reading {
 			tab.setAttribute("aria-selected", String(on));
 			tab.tabIndex = on ? 0 : -1;
 		}
+		// Beside the text there is always a panel.
+		for (const panel of Object.values(this.panels)) panel.hidden = panel.dataset.panel !== (name === "text" ? "about" : name);
 		if (name === "similar") this.drawSimilar();
 		if (name === "history") drawChanges(this.panels.history, this.app, () => this.undone(), this.historyName());
 		if (name === "passages") this.drawPassages?.();
+		if (name === "original") this.original.show(this.chunk?.page ?? this.pageInSight());
+	}
+
+	/** Leave a panel out, for what has nothing to show in it. */
+	without(name) {
+		this.panels[name].remove();
+		this.tabs.querySelector(`#tab-${name}`).remove();
 	}
 
 	tabKey(event) {
@@ -175,6 +186,7 @@ class Reading {
 		else if (event.ctrlKey || event.metaKey || event.altKey) return;
 		else if (event.key === "j" || event.key === "k") this.toHit(event.key === "j" ? 1 : -1);
 		else if (event.key === "n" || event.key === "p") this.step?.(event.key === "n" ? "after" : "before");
+		else if (event.key === "[" || event.key === "]") this.original?.step(event.key === "]" ? 1 : -1);
 		else if (event.key === "c") this.copy();
 	}
 
@@ -229,9 +241,13 @@ class Document extends Reading {
 		this.drawAbout();
 		this.line = Number(this.options.get("line")) || 1;
 		const chunk = Number(this.options.get("chunk")) || 0;
-		this.open(narrow() ? "text" : chunk ? "passages" : "about");
+		const beside = drawable(this.document) && this.document.file_state === "current" ? "original" : chunk ? "passages" : "about";
+		this.reading.dataset.tab = narrow() ? "text" : beside;
 		await this.cite(chunk);
 		await this.drawText();
+		if (drawable(this.document)) this.drawOriginal();
+		else this.without("original");
+		this.open(this.reading.dataset.tab);
 	}
 
 	/** The same document at another passage: only the marks move. */
@@ -375,6 +391,34 @@ class Document extends Reading {
 		this.cite(chunk?.id ?? 0).then(() => this.drawText({ keep: !chunk }));
 	}
 
+	// ---- the file itself, which follows the text
+
+	drawOriginal() {
+		const pages = Number(this.document.metadata?.pages) || this.pages.at(-1)?.[0] || 1;
+		this.original = new Original(this.panels.original, this.document, pages, this.app, (page) => {
+			const line = this.pages.find(([number]) => number === page)?.[1];
+			if (line && !narrow()) this.toLine(line, { focus: false });
+		});
+		if (pages < 2) this.tabs.querySelector("#tab-original").textContent = "Original";
+		let last = this.pageInSight();
+		const follow = () => {
+			const page = this.reading.dataset.tab === "original" && !narrow() ? this.pageInSight() : last;
+			if (page !== last) this.original.show(page);
+			last = page;
+		};
+		addEventListener("scroll", () => requestAnimationFrame(follow), { signal: this.app.signal, passive: true });
+	}
+
+	/** The page that the middle of the window shows the text of. */
+	pageInSight() {
+		let line = this.chunk?.first_line ?? 1;
+		for (const block of narrow() ? [] : this.text.querySelectorAll("[data-line]")) {
+			if (block.getBoundingClientRect().top > innerHeight / 2) break;
+			line = Number(block.dataset.line);
+		}
+		return (this.pages ?? []).findLast(([, first]) => first <= line)?.[0] ?? 1;
+	}
+
 	// ---- the text
 
 	async drawText({ keep = false } = {}) {
@@ -388,6 +432,7 @@ class Document extends Reading {
 		}
 		this.redraw();
 		if (!keep) this.jump();
+		if (this.chunk?.page && this.reading.dataset.tab === "original") this.original?.show(this.chunk.page);
 	}
 
 	async readLines(line, lines) {
@@ -415,6 +460,7 @@ class Document extends Reading {
 			);
 		for (const mark of this.text.querySelectorAll("mark.cited")) topBlock(mark, this.text).classList.add("has-cited");
 		this.drawOutline(first.outline);
+		this.pages = first.pages;
 	}
 
 	async extend(direction) {
@@ -443,14 +489,14 @@ class Document extends Reading {
 		return found;
 	}
 
-	async toLine(line) {
+	async toLine(line, { focus = true } = {}) {
 		if (line < this.shown.first || line > this.shown.last) {
 			this.parts = [await this.readLines(line, WINDOW)];
 			this.redraw();
 		}
 		if (this.reading.dataset.tab !== "text" && narrow()) this.open("text");
 		this.jump(line);
-		this.text.focus({ preventScroll: true });
+		if (focus) this.text.focus({ preventScroll: true });
 	}
 
 	// ---- what is known of it
@@ -469,7 +515,6 @@ class Document extends Reading {
 				["Modified", day(it.modified, { clock: true })],
 				["Brought in", day(it.created_at, { clock: true })],
 				["Passages", `${count(it.chunks)}${it.pending ? `, ${count(it.pending)} not yet found by meaning` : ""}`],
-				["Pages", it.pages == null ? "" : count(it.pages)],
 				["SHA-256", h("code.hash", plain(it.hash))],
 				["Id", h("code", plain(it.id))],
 			]),
@@ -559,8 +604,8 @@ class Memory extends Reading {
 				writable ? quiet("Delete", async () => (await remove("memories", [memory.id])) && this.back(), "delete") : null,
 			],
 		);
-		this.panels.passages.remove();
-		this.tabs.querySelector("#tab-passages").remove();
+		this.without("passages");
+		this.without("original");
 		const marks = new Marks([], words.ranges(memory.text, this.words, [[0, memory.text.length]]));
 		this.text.lang = language(memory.text);
 		this.text.replaceChildren(...markdown(memory.text, marks), ...images(memory));

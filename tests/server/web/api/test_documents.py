@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pymupdf
+
 from tests.server.web.support_web_server import Served
 
 
@@ -45,3 +47,33 @@ def test_passages_are_shown_as_the_index_has_them_between_their_neighbours(serve
     around = served.get(f"/api/chunks/{middle['id']}")
     assert around["before"] == found["chunks"][0] and around["after"] == found["chunks"][2]
     assert served.get(f"/api/chunks/{served.db.documents.chunks(id)[0].id}")["before"] is None
+
+
+def test_a_page_is_sent_as_a_png_that_was_made_here_and_never_of_a_secret(
+    served: Served, tmp_path: Path
+) -> None:
+    document = pymupdf.open()
+    for text in ("one", "two"):
+        document.new_page(width=300, height=200).insert_text((20, 40), text)
+    (tmp_path / ".ssh").mkdir()
+    ids = {}
+    for folder in (tmp_path, tmp_path / ".ssh"):
+        (folder / "a.pdf").write_bytes(document.tobytes())
+        ids[folder] = served.db.documents.ingest(folder / "a.pdf").document.id
+    path = f"/api/documents/{ids[tmp_path]}"
+    assert served.get(path)["file_state"] == "current"
+    assert served.get(f"{path}/text")["pages"] == [[1, 1], [2, 3]]
+    status, headers, png = served.raw("GET", f"{path}/picture?page=2&most_pixels=400")
+    assert (status, headers["Content-Type"], headers["Cache-Control"]) == (
+        200,
+        "image/png",
+        "no-store",
+    )
+    assert pymupdf.Pixmap(png).width == 399
+    assert served.raw("GET", f"{path}/picture", headers={"Authorization": None})[0] == 401
+    for asked in ("page=0", "page=-1", "most_pixels=3001", "most_pixels=1", "page=x", "path=/etc"):
+        assert served.ask("GET", f"{path}/picture?{asked}")[0] == 400
+    status, answer = served.ask("GET", f"{path}/picture?page=3")
+    assert status == 422 and "has no page 3" in answer["error"]["message"]
+    status, answer = served.ask("GET", f"/api/documents/{ids[tmp_path / '.ssh']}/picture")
+    assert status == 403 and "where secrets are kept" in answer["error"]["message"]
