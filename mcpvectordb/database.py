@@ -820,13 +820,19 @@ class Database:
     def highlights(self, text: str, query: str) -> list[tuple[int, int]]:
         """(start, end) of the words and phrases of a query in a text, in characters.
 
-        Words are compared as the search by words compares them, by their stems.
+        Words are compared as the search by words compares them, by their stems, and one that is
+        only begun as it is spelled, too.
         """
-        from mcpvectordb.ranking.snippets import occurrences
-        from mcpvectordb.text.query import parse_query
+        from mcpvectordb.ranking.snippets import merged, occurrences
+        from mcpvectordb.text.query import Term, parse_query
 
+        parsed = parse_query(query)
         with self._file.reading():  # the time of a read runs only inside of one
-            return occurrences(text, parse_query(query).marked, stemmed=True)
+            found = occurrences(text, parsed.marked, stemmed=True)
+            if not parsed.begun:
+                return found
+            begun = [Term(parsed.begun, prefix=True)]
+            return merged([*found, *occurrences(text, begun, stemmed=False)])
 
     def projection(self) -> Projection:
         """All embedded passages in the plane, by principal component analysis, for a map of them.

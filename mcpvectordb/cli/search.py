@@ -102,8 +102,8 @@ def search(
 ) -> None:
     """Find passages of documents, and memories, in the whole database or in a project.
 
-    "Quoted phrases" alone must occur, -words beside keywords must not. Write -- before a query that
-    begins with one.
+    "Quoted phrases" alone must occur, -words beside keywords must not; conf* at the end also finds
+    longer words. Write -- before a query that begins with a minus.
     """
     query = " ".join(words)
     wanted = [form for form in FORMATS if options.pop(form)]

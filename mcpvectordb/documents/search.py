@@ -135,7 +135,8 @@ class DocumentSearch:
         allowed: Allowed,
         embedding: QueryEmbedding | str,
     ) -> Retrievers:
-        query, keyword = parse_query(question.text), self._index.keyword
+        keyword = self._index.keyword
+        query = parse_query(question.text).completed(partial(keyword.has, sql))
         narrows = query.strict or query.exclusions
         return Retrievers(
             sql,

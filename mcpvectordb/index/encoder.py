@@ -48,6 +48,7 @@ from mcpvectordb.storage import deadline
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.file import File
 from mcpvectordb.storage.lazy import np
+from mcpvectordb.text.query import without_star
 from mcpvectordb.text.tokens import is_non_latin
 
 if TYPE_CHECKING:
@@ -243,7 +244,8 @@ class Encoder:
         backlog = self._backlog(sql, index, model)
         if backlog.pending and not backlog.embedded:
             return backlog, backlog.note
-        return backlog, self._query_embedding(model, text, wait=wait or mode == "vector")
+        asked = without_star(text)
+        return backlog, self._query_embedding(model, asked, wait=wait or mode == "vector")
 
     def _query_embedding(self, fixed: ModelRow, text: str, *, wait: bool) -> QueryEmbedding | str:
         if not wait and self.loading:

@@ -240,6 +240,10 @@ class KeywordIndex:
             for term in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
+    def has(self, sql: Sql, expression: str) -> bool:
+        """Whether any row matches."""
+        return self.frequency(sql, expression, 1) > 0
+
     def frequency(
         self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
     ) -> int:

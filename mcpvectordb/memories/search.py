@@ -227,7 +227,7 @@ class _Words:
         self._sql, self._fulltext = sql, store.fulltext
         self.stemmed, self._mode = question.stemmed, question.mode
         self._keyword = self._fulltext.stems if self.stemmed else self._fulltext.spellings
-        self.query = parse_query(question.text)
+        self.query = parse_query(question.text).completed(partial(self._keyword.has, sql))
         self._period = dates.spoken_period(question.text, question.today)
         parse = PARSERS.get(question.words)
         self._parsed = parse(question.text) if parse else None

@@ -143,6 +143,10 @@ class PostgresKeywordIndex(KeywordIndex):
     def preload(self, file: File, budget: int, stopped: Callable[[], bool]) -> None:
         """Nothing is kept here: the server has its own memory."""
 
+    def has(self, sql: Sql, expression: str) -> bool:
+        """Whether any row matches."""
+        return self.frequency(sql, expression, 1) > 0
+
     def frequency(
         self, sql: Sql, expression: str, most: int = -1, within: Allowed = EVERYTHING
     ) -> int:

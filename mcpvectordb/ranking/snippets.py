@@ -180,7 +180,7 @@ def occurrences(text: str, terms: Sequence[Term], *, stemmed: bool) -> list[tupl
     phrases = _Phrases(
         (asked, term.expression.endswith("*")) for term in terms if (asked := tokens.asked(term))
     )
-    return _merged(chain.from_iterable(_marks(stream, phrases) for stream in tokens.streams(text)))
+    return merged(chain.from_iterable(_marks(stream, phrases) for stream in tokens.streams(text)))
 
 
 class _Phrases:
@@ -229,7 +229,8 @@ def _marks(stream: Iterable[Sequence[Token]], phrases: _Phrases) -> Iterator[tup
         kept = tokens[max(0, len(tokens) + 1 - phrases.longest) :]
 
 
-def _merged(marks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merged(marks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Marks in their order; overlapping ones are one."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(set(marks)):
         if merged and start < merged[-1][1]:

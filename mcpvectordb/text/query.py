@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -32,6 +32,10 @@ _JOINED = re.compile(r"[^\W_][-.]+[^\W_]")  # well-known, 1.0.21
 # 0.28, 2024.1, v1.0.21: also found with or without the v
 _VERSION = re.compile(r"(?i:v)?(?=[0-9])(?P<numbers>[0-9]+(?:\.[0-9]+)+)")
 _PIECE = re.compile(r'(?P<sign>(?<!\S)[-+](?=[^\s+-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
+# The last word of a query, if a * says that it is only begun: not a quoted or excluded one.
+_BEGUN = re.compile(r'(?<!\S)(?P<word>[^\s"*+-][^\s"*]+)\*\s*\Z')
+# Letters that a stem may be shorter than the beginning of its word, and that it has at least.
+LONGEST_ENDING, SHORTEST_STEM = 7, 3
 # FTS5's fixed parameters: how soon repeated terms stop counting, how much a row's length counts.
 K1, B = 1.2, 0.75
 # FTS5's lower bound: a term that more than half of the rows have would count negatively otherwise.
@@ -62,7 +66,7 @@ class Query:
     `codes` are those of the terms that are codes such as E-4021 or 1.0.21, which embeddings do not
     distinguish; `exact` is true if the query has nothing else. `words` and `quoted` are its words
     and quoted phrases as they were written, exclusions left out, and `stops` the stop words of its
-    language.
+    language. `begun` is a word of which only the beginning is known; see `completed`.
     """
 
     terms: tuple[str, ...] = ()  # any of them matches; a repeated one counts repeatedly
@@ -76,6 +80,24 @@ class Query:
     words: tuple[str, ...] = ()
     quoted: tuple[str, ...] = ()
     stops: frozenset[str] = ENGLISH
+    begun: str = ""
+
+    def completed(self, known: Callable[[str], bool]) -> Query:
+        """The query with the words that its last one begins; `known` says what an index has.
+
+        The word itself counts as well, if there is one. Where no word of the index begins with it,
+        the index may have stems: then it is the longest one that the word begins with.
+        """
+        word = fts5_phrase(self.begun)
+        if not word:
+            return self
+        stems = range(len(self.begun) - 1, SHORTEST_STEM - 1, -1)[:LONGEST_ENDING]
+        begins = [f"{word} *", *(fts5_phrase(self.begun[:end]) for end in stems)]
+        found = next(filter(known, begins), "")
+        if not found:
+            return self
+        others = [term for term in self.terms if term != word or known(word)]
+        return replace(self, terms=(*others, found))
 
     @property
     def match(self) -> str:
@@ -102,7 +124,8 @@ class Query:
     @property
     def marked(self) -> list[Term]:
         """The content words and phrases that are marked in a text."""
-        return [Term(each) for each in self._content([*self.words, *self.quoted])]
+        content = self._content([*self.words, *self.quoted])
+        return [Term(each, prefix=each == self.begun) for each in content]
 
     def _content(self, words: Sequence[str]) -> list[str]:
         """The different words that are no stop words; if all are, all of them."""
@@ -114,14 +137,16 @@ class Query:
 def parse_query(text: str) -> Query:
     """Parse any string as a query of words, "quoted phrases" and -exclusions; never fails.
 
-    People quote inside of questions, and write of options such as -v. So what is quoted must occur
-    only in a query of nothing else, and a minus excludes only beside keywords: in a question, which
-    has stop words, it is no operator. A query of stop words alone is taken as a phrase.
+    The last word may be followed by a *, if only its beginning is known. People quote inside of
+    questions, and write of options such as -v. So what is quoted must occur only in a query of
+    nothing else, and a minus excludes only beside keywords: in a question, which has stop words, it
+    is no operator. A query of stop words alone is taken as a phrase.
     """
     words: list[str] = []
     quoted: list[str] = []
     signed: list[str] = []
-    for sign, phrase, word in _pieces(text):
+    begun = _BEGUN.search(text[:MAX_QUERY_CHARACTERS])
+    for sign, phrase, word in _pieces(text[: begun.end("word")] if begun else text):
         terms = [phrase] if phrase else _terms(word)
         (signed if sign == "-" else quoted if phrase or sign else words).extend(
             filter(WORD.search, terms)
@@ -157,7 +182,13 @@ def parse_query(text: str) -> Query:
         words=tuple(words),
         quoted=tuple(quoted),
         stops=stops,
+        begun=begun["word"] if begun and fts5_phrase(begun["word"]) in kept else "",
     )
+
+
+def without_star(text: str) -> str:
+    """A query without the mark of a word that is only begun."""
+    return text.rstrip()[:-1] if _BEGUN.search(text) else text
 
 
 def without_operators(text: str) -> str:

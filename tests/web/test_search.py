@@ -220,3 +220,19 @@ def test_a_hit_whose_file_changed_says_so(browser: Browser, tmp_path: Path) -> N
         with serving(db) as served, Looker(browser, served) as looker:
             looker.go("#/search?q=hose")
             looker.wait(".hit p", "The file has changed since it was read.")
+
+
+def test_a_word_that_is_typed_half_is_found_by_words_and_marked(looker: Looker) -> None:
+    looker.find(".segments label", "Words").click()
+    looker.page.focus("[data-search]")
+    for typed in ("c", "o", "f", "f", "e"):
+        looker.page.keyboard.type(typed)
+    looker.wait(".hit", "notes/drinks/coffee.txt")
+    looker.until(
+        "[...document.querySelectorAll('.hit mark')].some(each => each.textContent === 'Coffee')"
+    )
+    # What is said of the place stays what was typed, and a space ends the word.
+    looker.until("new URLSearchParams(location.hash.split('?')[1]).get('q') === 'coffe'")
+    looker.page.keyboard.press("Space")
+    looker.wait(".results .state")
+    assert looker.find(".hit").count() == 0

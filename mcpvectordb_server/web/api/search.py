@@ -16,7 +16,9 @@ from mcpvectordb_server.web.site import Site
 Mode = Literal["hybrid", "text", "vector"]
 Shelf = Literal["documents", "memories"]
 Question = Annotated[
-    str, "Any text; words in quotes must occur, -words must not", Field(max_length=10_000)
+    str,
+    "Any text; words in quotes must occur, -words must not, conf* at its end finds longer words",
+    Field(max_length=10_000),
 ]
 Limit = Annotated[int, "Hits of a page", Field(ge=1, le=100)]
 

@@ -137,10 +137,16 @@ class Search {
 		this.run();
 	}
 
+	/** What is asked: until a space follows, the last word may be one that is typed half. */
+	typedQuery() {
+		const text = this.box.value;
+		return /(^|\s)[\p{L}\p{N}][^\s"*]*[\p{L}\p{N}]$/u.test(text) ? `${text.trim()}*` : text.trim();
+	}
+
 	question(more = {}) {
 		const { library, file_type, thread, tag, since, until } = this.filter;
 		const body = {
-			query: this.box.value.trim(),
+			query: this.typedQuery(),
 			limit: LIMIT,
 			kind: this.kind.value,
 			group: true,

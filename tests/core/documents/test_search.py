@@ -136,3 +136,31 @@ def test_a_snippet_is_made_when_it_is_first_asked_for(
     assert same == hit == dataclasses.replace(hit)
     assert pickle.loads(pickle.dumps(hit)) == hit and hit.to_dict()["line"] == 3
     assert repr(hit) == repr(same) and not hasattr(hit, "nothing")
+
+
+# A word that is typed half
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_word_that_is_typed_half_finds_documents_and_memories_from_the_file_and_from_memory(
+    cities: Database, warm: bool
+) -> None:
+    cities.memories.add(thread="t", source="user", text="The inhabitants were counted twice.")
+    for query in ("inhab*", "inhabitant*") * (3 if warm else 1):
+        found = cities.search([{"words": query}])
+        assert {getattr(hit.item, "thread", None) for hit in found} == {None, "t"}
+        assert len(found) == 2
+    assert not cities.search([{"words": "inhab"}]) and not cities.search([{"words": "inhax*"}])
+
+
+def test_what_a_begun_word_finds_is_marked_and_does_not_change_its_meaning(
+    cities: Database,
+) -> None:
+    text = "Registered inhabitants; an inhabited place."
+    for query in ("inhab*", "register inhabitan*"):
+        marked = [text[start:end] for start, end in cities.highlights(text, query)]
+        assert "inhabitants" in marked and ("Registered" in marked) == ("register" in query)
+    plain, begun = (
+        cities.documents.search(query, mode="vector") for query in ("berlin lakes", "berlin lakes*")
+    )
+    assert [hit.score for hit in plain] == [hit.score for hit in begun]

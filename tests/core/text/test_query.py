@@ -24,6 +24,7 @@ from mcpvectordb.text.query import (
     prefix_query,
     saturate,
     without_operators,
+    without_star,
 )
 from mcpvectordb.text.tokens import index_text
 
@@ -470,3 +471,47 @@ def test_saturated_bm25_keeps_order_and_stays_below_1() -> None:
 def test_a_rarer_term_has_a_higher_idf_and_no_idf_is_zero() -> None:
     worths = [idf(1_000, having) for having in (0, 1, 10, 499, 500, 1_000)]
     assert worths == sorted(worths, reverse=True) and worths[-1] == worths[-2] == 1e-6
+
+
+def completed(query: str, *texts: str) -> list[int]:
+    """The texts that a query finds whose last word is only begun, best first."""
+    parsed = parse_query(query).completed(lambda expression: bool(matching(expression, *texts)))
+    return matching(parsed.match, *texts) if parsed.match else []
+
+
+@pytest.mark.parametrize("length", range(2, len("configuration")))
+def test_a_word_that_is_typed_half_is_found_at_every_letter(length: int) -> None:
+    texts = ("The configuration is a file.", "An environment of its own.", "Nothing of that.")
+    assert completed("configuration"[:length] + "*", *texts) == [0]
+    assert set(completed("file " + "environment"[: min(length, 10)] + "*", *texts)) == {0, 1}
+
+
+def test_the_whole_word_comes_before_longer_ones_and_other_words_stay_as_they_are() -> None:
+    texts = ("A teapot is made of clay, and so on.", "Tea is a drink, and so on and on.", "Clay.")
+    assert completed("tea*", *texts) == [1, 0]
+    assert completed("tea", *texts) == [1]
+    for query in ("te* clay", '"tea"*', "-tea*", "clay -te*", "t*", "tea **", "the*"):
+        assert not parse_query(query).begun
+    assert completed("clay te *", *texts) == completed("clay te", *texts)
+    assert completed("zzz*", *texts) == [] and completed("", *texts) == []
+    assert parse_query("E-40*").begun == "E-40" and completed("E-40*", "E-4021 failed", "E-5") == [
+        0
+    ]
+
+
+def test_the_mark_of_a_begun_word_is_taken_off_and_no_other() -> None:
+    assert without_star("green te* ") == "green te" and without_star("te*") == "te"
+    for query in ("a * b", "te* green", '"te"*', "**te**", "*", ""):
+        assert without_star(query) == query
+
+
+@given(queries)
+def test_completing_a_query_never_fails_and_only_adds_to_what_is_found(query: str) -> None:
+    text = "green tea and configuration of E-4021"
+
+    def known(expression: str) -> bool:
+        return bool(matching(expression, text))
+
+    plain, more = parse_query(query), parse_query(query).completed(known)
+    if plain.match and not plain.strict:
+        assert set(matching(plain.match, text)) <= set(matching(more.match, text))
