@@ -241,16 +241,18 @@ def given_database() -> Path | str | None:
 
 
 @contextlib.contextmanager
-def opened(*, make: bool = False, dry_run: bool = False, **changes: Any) -> Iterator[Database]:
-    """Open the database that the options name; it is created only with `make`.
+def opened(
+    file: Path | None = None, *, make: bool = False, dry_run: bool = False, **changes: Any
+) -> Iterator[Database]:
+    """Open a file, or the database that the options name; it is created only with `make`.
 
     With `dry_run` one that does not exist is an empty one without a file. `changes` are those of
     the configuration that `configured` makes.
     """
     from mcpvectordb import Database
 
-    place = given_database()
-    path = place if isinstance(place, str) else database_path()
+    place = file or given_database()
+    path = place or database_path()
     if isinstance(path, Path) and _is_empty(path.expanduser()) and str(path) != ":memory:":
         if dry_run:
             path = Path(":memory:")

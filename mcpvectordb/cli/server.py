@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ def serve(arguments: tuple[str, ...]) -> None:
 
 
 @click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -31,9 +33,10 @@ def serve(arguments: tuple[str, ...]) -> None:
 )
 @click.option("--no-open", is_flag=True, help="Print the address without opening a browser.")
 @click.option("--read-only", is_flag=True, help="Only look: nothing can be changed.")
-def web(port: int | None, no_open: bool, read_only: bool) -> None:
+def web(files: tuple[Path, ...], port: int | None, no_open: bool, read_only: bool) -> None:
     """Look into the database in a browser, live, while agents write to it.
 
+    Of several FILEs, or FILEs beside --db, the page shows the first and can switch to the others.
     The page is served on this machine only, until Ctrl-C. Its address has a token that lets one
     browser or program in; set MCPVECTORDB_TOKEN to choose it.
     """
@@ -42,9 +45,14 @@ def web(port: int | None, no_open: bool, read_only: bool) -> None:
     from mcpvectordb import Config
     from mcpvectordb_server.web.serve import serve as serve_page
 
-    with opened(make=not read_only, read_only=read_only) as db:
+    named = [None] if given_database() or not files else []
+    with ExitStack() as open_files:
+        databases = [
+            open_files.enter_context(opened(file, make=not read_only, read_only=read_only))
+            for file in (*named, *files)
+        ]
         token = os.environ.get(Config.ENV_PREFIX + "TOKEN")
-        serve_page(db, port=port, open_page=not no_open, token=token)
+        serve_page(*databases, port=port, open_page=not no_open, token=token)
 
 
 @click.command()

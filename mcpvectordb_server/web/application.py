@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -34,29 +35,61 @@ ACTOR = "web page"
 """By whom the history says that changes were made."""
 
 
-def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
-    """The page and its API for a file; `site` is started and closed with the application.
+FILE = "X-Database"
+"""The header that says which of several files is asked; the first one without it."""
+
+
+class Sites(dict[str, Site]):
+    """The files that are served, by name; equal names are told apart by a number.
+
+    The first is started with the application, each other one when it is asked for first: until then
+    its model is not loaded.
+    """
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        for site in sites:
+            name, number = site.db.path.name, 1
+            while name in self:
+                number += 1
+                name = f"{site.db.path.name} ({number})"
+            self[name] = site
+
+    def asked(self, request: Request) -> tuple[str, Site]:
+        """The file that a request is about, with its name, percent-encoded in the header."""
+        name = unquote(request.headers.get(FILE, "")) or next(iter(self))
+        if name not in self:
+            raise HttpError(404, "unknown_file", f"no file {name!r} is served here")
+        self[name].start()
+        return name, self[name]
+
+
+def application(*sites: Site, token: str, once: str = "") -> ASGIApp:
+    """The page and its API for some files; they are started and closed with the application.
 
     `token` lets browsers and programs in, `once` one browser; see `PageGate`.
     """
-    turns = Turns()
+    turns, served = Turns(), Sites(sites)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        site.start()
+        sites[0].start()
         try:
             yield
         finally:
-            site.close()
+            for site in sites:
+                site.close()
             turns.close()
 
     routes = [
         Route("/", assets.serve),
         Route("/static/{name:path}", assets.serve),
         Route("/api/openapi.json", _openapi),
-        Route(SESSION, partial(_session, site)),
-        Route("/api/events", partial(_events, site)),
-        *(Route(each.path, _endpoint(each, site, turns), methods=[each.method]) for each in ROUTES),
+        Route(SESSION, partial(_session, served)),
+        Route("/api/events", partial(_events, served)),
+        *(
+            Route(each.path, _endpoint(each, served, turns), methods=[each.method])
+            for each in ROUTES
+        ),
     ]
     app = Starlette(
         routes=routes,
@@ -67,9 +100,10 @@ def application(site: Site, *, token: str, once: str = "") -> ASGIApp:
     return PageGate(app, token=token, once=once)
 
 
-def _endpoint(route: ApiRoute, site: Site, turns: Turns) -> Endpoint:
+def _endpoint(route: ApiRoute, sites: Sites, turns: Turns) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
+            _, site = sites.asked(request)
             if route.writes and site.db.read_only:
                 raise ReadOnly(
                     "this page only looks (--read-only, or the file cannot be written): nothing "
@@ -109,20 +143,23 @@ async def _openapi(_: Request) -> Response:
     return _json(describe(ROUTES))
 
 
-async def _session(site: Site, request: Request) -> Response:
+async def _session(sites: Sites, request: Request) -> Response:
+    name, site = sites.asked(request)
     # The token is good until the server ends; programs may go on with their own.
     return _json(
         SessionReply(
             token=request.scope["page_token"],
             read_only=site.db.read_only,
             version=__version__,
-            file=site.db.path.name,
+            file=name,
             path=site.db.place,
+            files=[{"name": name, "path": each.db.place} for name, each in sites.items()],
         )
     )
 
 
-async def _events(site: Site, _: Request) -> Response:
+async def _events(sites: Sites, request: Request) -> Response:
+    _, site = sites.asked(request)
     return site.events.response({"revision": site.watch.revision, "loading": site.db.loading})
 
 

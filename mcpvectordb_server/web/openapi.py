@@ -18,7 +18,8 @@ Schema = dict[str, Any]
 _REFERENCE = "#/components/schemas/{model}"
 _INTRODUCTION = (
     "What `mcpvectordb web` serves on this machine. Programs send the token as `Authorization: "
-    "Bearer`. Offsets count Unicode code points; texts are never markup."
+    "Bearer`; `X-Database`, percent-encoded, names one of several files. Offsets count Unicode "
+    "code points; texts are never markup."
 )
 
 

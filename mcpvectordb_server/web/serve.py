@@ -25,8 +25,8 @@ PORT = 8765
 NEXT_PORTS = 20  # that are tried if that one is taken
 
 
-def serve(db: Database, *, port: int | None, open_page: bool, token: str | None) -> None:
-    """Serve a file until Ctrl-C or SIGTERM; an address that cannot be used raises InvalidInput.
+def serve(*databases: Database, port: int | None, open_page: bool, token: str | None) -> None:
+    """Serve files until Ctrl-C or SIGTERM; an address that cannot be used raises InvalidInput.
 
     `port` None takes PORT or the next free one, 0 any free one. `token` None makes a new one.
     """
@@ -38,15 +38,17 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     )
     listener = _listener(port)
     once = secrets.token_urlsafe(32)
-    site = Site(db)
-    db.documents.follow()
-    server = uvicorn_server(application(site, token=secret, once=once))
-    site.events.stopping = lambda: server.should_exit
+    sites = [Site(db) for db in databases]
+    server = uvicorn_server(application(*sites, token=secret, once=once))
+    for site in sites:
+        site.db.documents.follow()
+        site.events.stopping = lambda: server.should_exit
     url = f"http://{HOST}:{listener.getsockname()[1]}/"
     # What follows the # stays in the browser: the page reads it, no server is sent it.
     shown = secret if token is None else f"${Config.ENV_PREFIX}TOKEN"
-    mode = " (read-only)" if db.read_only else ""
-    sys.stderr.write(f"{db.place}{mode}\n{url}#token={shown}\nCtrl-C ends it.\n")
+    for db in databases:
+        sys.stderr.write(f"{db.place}{' (read-only)' if db.read_only else ''}\n")
+    sys.stderr.write(f"{url}#token={shown}\nCtrl-C ends it.\n")
     sys.stderr.flush()
     if open_page:
         threading.Thread(target=_open, args=(f"{url}#token={once}",), daemon=True).start()
@@ -55,7 +57,8 @@ def serve(db: Database, *, port: int | None, open_page: bool, token: str | None)
     except KeyboardInterrupt:  # uvicorn raises the signal again when it has ended
         pass
     finally:
-        close_in_time(db)
+        for db in databases:
+            close_in_time(db)
     sys.stderr.write("Stopped.\n")
 
 

@@ -55,9 +55,13 @@ class Site:
         self.watch = FileWatch(db, self.events)
         self.map = MapCache(db, self.watch)
         self.pace = Pace()
+        self._started = False
 
     def start(self) -> None:
-        """Load the model, embed what waits, and watch the file, all in threads."""
+        """Load the model, embed what waits, and watch the file, all in threads; once."""
+        if self._started:
+            return
+        self._started = True
         self.db.embed_in_background(wait=EMBED_SECONDS, start=False)
         self.db.warm()
         self.watch.start()
@@ -72,11 +76,22 @@ class Site:
         self.watch.close()
 
 
+class ServedFile(TypedDict):
+    """A file that can be asked for by its name."""
+
+    name: str
+    path: str
+
+
 class SessionReply(TypedDict):
-    """The file, what may be done with it, and the token that a page sends from now on."""
+    """The file, what may be done with it, and the token that a page sends from now on.
+
+    `files` are all that are served.
+    """
 
     token: str
     read_only: bool
     version: str
     file: str
     path: str
+    files: list[ServedFile]

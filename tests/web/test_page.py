@@ -331,3 +331,37 @@ def test_ctrl_k_goes_anywhere_and_a_question_mark_shows_the_keys(looker: Looker)
     looker.wait("dialog.keys", "next and previous hit")
     page.keyboard.press("Escape")
     looker.until("!document.querySelector('dialog')")
+
+
+def test_the_page_switches_between_the_files_that_the_server_was_started_with(
+    browser: Browser, filled: Path, tmp_path: Path
+) -> None:
+    with (
+        Database(filled, embedder=Letters()) as one,
+        Database(tmp_path / "work & play.db", embedder=Letters()) as other,
+    ):
+        other.documents.ingest_text("Zebras are striped.", source="zebra.md")
+        served = Served(one, other)
+        try:
+            with Looker(browser, served) as looker:
+                choice = looker.page.get_by_label("Database file")
+                assert choice.input_value() == "notes.db"
+                looker.search("zebras striped")
+                assert not looker.find(".hit", "zebra.md").count()
+                choice.select_option("work & play.db")
+                looker.until(
+                    "location.search.includes('play') && document.querySelector('.counts')"
+                )
+                looker.search("zebras striped")
+                looker.wait(".hit", "zebra.md").locator(".hit-link").click()
+                looker.wait(".prose", "Zebras are striped.")
+                looker.page.reload()  # a place is its address
+                looker.wait(".prose", "Zebras are striped.")
+                looker.page.keyboard.press("Control+k")
+                looker.page.keyboard.type("open notes.db")
+                looker.page.keyboard.press("Enter")
+                looker.until("document.querySelector('#file select')?.value === 'notes.db'")
+                looker.search("green tea sencha")
+                looker.wait(".hit", "notes/drinks/tea.md")
+        finally:
+            served.stop()

@@ -5,6 +5,8 @@ import { decoded } from "./route.js";
 export const OPENED_WITH = "#token=";
 const page = crypto.randomUUID?.() ?? String(Math.random());
 const RETRY = 1000; // milliseconds after which a lost stream of events is asked for again
+/** Which of several files this page is about; "" is the first. Another one is another page. */
+const file = new URLSearchParams(location.search).get("file") ?? "";
 let sequence = 0;
 let token = kept();
 let shown; // the signal of the view that is shown: what it reads ends with it
@@ -21,7 +23,7 @@ export class Refused extends Error {
 export function opened() {
 	if (!location.hash.startsWith(OPENED_WITH)) return "";
 	const given = decoded(location.hash.slice(OPENED_WITH.length));
-	history.replaceState(null, "", location.pathname);
+	history.replaceState(null, "", location.pathname + location.search);
 	return /^[\x20-\x7e]+$/.test(given) ? given : ""; // what a header can have
 }
 
@@ -87,6 +89,7 @@ async function request(
 	{ signal = method === "GET" ? shown : undefined, body, type, superseding = false, as = "json" },
 ) {
 	const headers = { Authorization: `Bearer ${token}` };
+	if (file) headers["X-Database"] = encodeURIComponent(file);
 	if (type) headers["Content-Type"] = type;
 	if (superseding) Object.assign(headers, { "X-Page": page, "X-Sequence": String((sequence += 1)) });
 	let reply;

@@ -103,7 +103,12 @@ function keys(event) {
 	if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
 		event.preventDefault();
 		import("./palette.js").then(({ openPalette }) =>
-			openPalette([["auto", "Change the theme", () => document.getElementById("theme").click()]]),
+			openPalette([
+				["auto", "Change the theme", () => document.getElementById("theme").click()],
+				...app.session.files
+					.filter(({ name }) => name !== app.session.file)
+					.map(({ name }) => ["document", `Open the file ${plain(name)}`, () => open(name)]),
+			]),
 		);
 		return;
 	}
@@ -114,6 +119,31 @@ function keys(event) {
 		if (box) box.focus();
 		else location.hash = "#/search";
 	} else if (event.key === "?" && !typing) import("./palette.js").then(({ showKeys }) => showKeys());
+}
+
+// ---- the file, and the others that are served
+
+const open = (name) => location.assign(`?file=${encodeURIComponent(name)}#/search`);
+
+function files(place) {
+	const { file, path, files, read_only } = app.session;
+	const mode = read_only ? " · read-only" : "";
+	place.title = plain(path);
+	if (files.length < 2) {
+		place.textContent = plain(file) + mode;
+		return;
+	}
+	const choice = h(
+		"select",
+		{ "aria-label": "Database file", on: { change: () => open(choice.value) } },
+		files.map(({ name }) => h("option", { value: name }, plain(name) + mode)),
+	);
+	choice.value = file;
+	place.replaceChildren(choice);
+	// Back may show a page as it was left, with the choice that led away from it.
+	addEventListener("pageshow", () => {
+		choice.value = file;
+	});
 }
 
 // ---- the theme: the system's, or the one that was chosen
@@ -191,9 +221,7 @@ async function start() {
 		place(failure(error));
 		return;
 	}
-	const file = document.getElementById("file");
-	file.textContent = plain(app.session.file) + (app.session.read_only ? " · read-only" : "");
-	file.title = plain(app.session.path);
+	files(document.getElementById("file"));
 	window.addEventListener("hashchange", () => {
 		document.body.dataset.moved = "yes";
 		show();

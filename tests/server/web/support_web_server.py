@@ -28,14 +28,16 @@ TOKEN = "a-token-for-the-tests-of-the-page"
 class Served:
     """A server for a file on a free port of this machine, in a thread."""
 
-    def __init__(self, db: Database, *, most: int = 0) -> None:
+    def __init__(self, db: Database, *others: Database, most: int = 0) -> None:
         self.db, self.site = db, Site(db)
+        sites = [self.site, *map(Site, others)]
         self.listener = listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/"
-        app = application(self.site, token=TOKEN)
+        app = application(*sites, token=TOKEN)
         self.server = uvicorn_server(app, shutdown_seconds=1, connections=most)
-        self.site.events.stopping = lambda: self.server.should_exit
+        for site in sites:
+            site.events.stopping = lambda: self.server.should_exit
         self.thread = threading.Thread(target=anyio.run, args=(self.server.serve, [self.listener]))
         self.thread.start()
         while not self.server.started:

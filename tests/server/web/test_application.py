@@ -3,14 +3,20 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from mcpvectordb import Database
 from mcpvectordb_server.connections import MAX_BODY
 from mcpvectordb_server.web import assets
 from mcpvectordb_server.web.api import ROUTES
 from tests.server.web.support_web_server import TOKEN, Served
+from tests.support import Letters
 
 JSON = {"Content-Type": "application/json"}
 
@@ -172,3 +178,54 @@ def test_a_page_that_only_looks_sees_everything(looking: Served) -> None:
     assert looking.get("/api/status")["documents"] == 13
     assert looking.get("/api/map")["points"] > 0
     assert looking.job(looking.post("/api/check"))["result"] == {"problems": []}
+
+
+def test_of_several_files_each_request_names_its_own_and_no_other_can_be_opened(
+    tmp_path: Path,
+) -> None:
+    places = [tmp_path / "notes.db", tmp_path / "Büro.db", tmp_path / "old" / "notes.db"]
+    places[2].parent.mkdir()
+    with ExitStack() as stack:
+        databases = [stack.enter_context(Database(place, embedder=Letters())) for place in places]
+        for number, db in enumerate(databases):
+            db.documents.ingest_text(f"text of file {number}", source=f"{number}.md")
+        served = Served(*databases)
+        stack.callback(served.stop)
+        names = ["notes.db", "Büro.db", "notes.db (2)"]
+        for number, name in enumerate(names):
+            headers = {"X-Database": quote(name)}
+            session = served.ask("GET", "/api/session", headers=headers)[1]
+            assert session["file"] == name and session["path"] == databases[number].place
+            assert [each["name"] for each in session["files"]] == names
+            found = served.ask("POST", "/api/search", {"query": "text"}, headers)[1]
+            assert [hit["path"] for hit in found["hits"]] == [f"default/{number}.md"]
+            note = {"text": f"note {number}", "source": "note.md"}
+            assert served.ask("POST", "/api/ingest/text", note, headers)[0] == 200
+        assert [db.documents.count() for db in databases] == [2, 2, 2]
+        assert served.get("/api/session")["file"] == "notes.db"
+        other = tmp_path / "other.db"
+        Database(other, embedder=Letters()).close()
+        for name in ("other.db", str(other), "../notes.db", "%00"):
+            status, answer = served.ask("GET", "/api/status", headers={"X-Database": quote(name)})
+            assert status == 404 and answer["error"]["code"] == "unknown_file"
+        refused = served.raw("GET", "/api/status", headers={"Authorization": None})
+        assert refused[0] == 401
+
+
+def test_the_model_of_a_file_is_not_loaded_before_somebody_asks_for_it(tmp_path: Path) -> None:
+    with (
+        Database(tmp_path / "a.db", embedder=Letters()) as one,
+        Database(tmp_path / "b.db", embedder=Letters()) as other,
+    ):
+        warmed: list[str] = []
+        for db in (one, other):
+            db.warm = partial(warmed.append, db.path.name)  # type: ignore[method-assign]
+        served = Served(one, other)
+        try:
+            served.get("/api/status")
+            assert warmed == ["a.db"]
+            for _ in range(2):
+                served.ask("GET", "/api/status", headers={"X-Database": "b.db"})
+            assert warmed == ["a.db", "b.db"]
+        finally:
+            served.stop()

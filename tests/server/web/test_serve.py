@@ -92,6 +92,12 @@ def test_the_page_is_opened_in_the_browser_by_an_address_of_its_own(tmp_path: Pa
             session(address)
 
 
+def test_files_that_are_named_are_served_beside_each_other(tmp_path: Path) -> None:
+    places = [tmp_path / "a.db", tmp_path / "b.db"]
+    with command(places[0], str(places[1]), "--port", "0", "--no-open") as (_, url):
+        assert [each["path"] for each in session(url)["files"]] == list(map(str, places))
+
+
 def test_a_token_of_ones_own_is_not_printed(tmp_path: Path) -> None:
     token = "my-own-token-for-programs"
     with command(tmp_path / "a.db", "--port", "0", "--no-open", MCPVECTORDB_TOKEN=token) as (
