@@ -309,3 +309,33 @@ def test_a_picture_is_shown_and_a_file_that_changed_or_is_gone_is_named(
     writer.wait(".hit", "coffee.txt").locator(".hit-link").click()
     writer.wait(".reading .prose > *")
     writer.until("!document.querySelector('#tab-original')")  # a text has no page to show
+
+
+HTML_TABLE = """# Options
+
+<table>
+<tr><th>name</th><th>minutes</th></tr>
+<tr><td><b>green</b></td><td>2</td></tr>
+<tr><td>black <a href="https://example.org/b">leaf</a></td><td>14</td></tr>
+<tr><td><script>window.__xss = 1</script></td><td>3</td></tr>
+</table>
+
+```sh
+brew --with-care and --in-time
+```
+"""
+
+
+def test_a_table_of_html_is_a_table_that_sorts_and_options_are_no_keywords(writer: Looker) -> None:
+    document = writer.served.db.documents.ingest_text(HTML_TABLE, source="o.md").document
+    writer.go(f"#/document/{document.id}")
+    table = writer.wait(".prose table")
+    assert table.locator("th").all_text_contents() == ["name", "minutes"]
+    assert table.locator("td.end").all_text_contents() == ["2", "14", "3"]
+    assert table.locator("td b, td strong").text_content() == "green"
+    assert table.locator("a.outwards").get_attribute("href") == "https://example.org/b"
+    assert table.locator("script").count() == 0
+    writer.find(".sort", "minutes").click()
+    assert table.locator("td.end").all_text_contents() == ["2", "3", "14"]
+    keywords = writer.find("pre .keyword, pre [class*=keyword]").all_text_contents()
+    assert keywords == ["and"]

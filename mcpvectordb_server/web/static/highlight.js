@@ -30,7 +30,7 @@ export function tokens(text, language) {
 	const pattern = new RegExp(
 		markup
 			? `${TAGS}|(?<string>"[^"<>]*"|'[^'<>]*')`
-			: `(?<comment>${COMMENTS.get(name)})|(?<string>${strings})|(?<number>\\b\\d[\\w.]*)|(?<word>[\\p{L}_$][\\p{L}\\p{N}_$]*)`,
+			: `(?<comment>${COMMENTS.get(name)})|(?<string>${strings})|(?<number>\\b\\d[\\w.]*)|(?<word>(?<![-.\\p{L}\\p{N}_$])[\\p{L}_$][\\p{L}\\p{N}_$]*(?!-))`,
 		"gu",
 	);
 	const found = [];

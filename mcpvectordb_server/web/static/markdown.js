@@ -357,9 +357,26 @@ function table(all, at, marks) {
 		);
 	const head = row(all[at], "th");
 	const body = h("tbody", all.slice(at + 2, end).map((line) => row(line, "td")));
-	if (body.children.length > 2) [...head.children].forEach((cell, index) => sortable(cell, index, body));
-	return [h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, h("table", h("thead", head), body)), end];
+	return [framed(head, body), end];
 }
+
+/** A table that scrolls by itself, with numbers below each other; its headings sort it. */
+function framed(head, body) {
+	const rows = [...body.children];
+	[...(head?.children ?? [])].forEach((cell, index) => {
+		if (rows.length > 1 && rows.every((row) => !Number.isNaN(number(value(row, index)))))
+			for (const each of [cell, ...rows.map((row) => row.children[index])]) each?.classList.add("end");
+		if (rows.length > 2) sortable(cell, index, body);
+	});
+	return h(
+		"div.table",
+		{ role: "region", "aria-label": "Table", tabindex: 0 },
+		h("table", head ? h("thead", head) : null, body),
+	);
+}
+
+const value = (row, index) => row.children[index]?.textContent.trim() ?? "";
+const number = (text) => Number(text.replace(/[,\s%$€£]/g, ""));
 
 /** Let a heading sort the rows below it: by number where all are numbers, else as words. */
 function sortable(cell, index, body) {
@@ -369,14 +386,13 @@ function sortable(cell, index, body) {
 		const down = cell.ariaSort === "ascending";
 		for (const other of cell.parentElement.children) other.removeAttribute("aria-sort");
 		cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-		const value = (row) => row.children[index]?.textContent.trim() ?? "";
-		const number = (text) => Number(text.replace(/[,\s%$€£]/g, ""));
 		const rows = [...body.children];
-		const numeric = rows.every((row) => value(row) === "" || !Number.isNaN(number(value(row))));
+		const numeric = rows.every((row) => !Number.isNaN(number(value(row, index))));
 		const order = numeric
-			? (one, other) => number(value(one)) - number(value(other))
-			: (one, other) => value(one).localeCompare(value(other), undefined, { numeric: true });
-		body.replaceChildren(...rows.sort((one, other) => (down ? -1 : 1) * order(one, other)));
+			? (one, other) => number(one) - number(other)
+			: (one, other) => one.localeCompare(other, undefined, { numeric: true });
+		const sign = down ? -1 : 1;
+		body.replaceChildren(...rows.sort((one, other) => sign * order(value(one, index), value(other, index))));
 	});
 }
 
@@ -572,12 +588,37 @@ class Inline {
 			return { element: alt ? imageName(h("span", plain(alt)), attribute(attributes, "src")) : null, end };
 		}
 		if (name === "li") return { element: h("span", "• "), end };
+		if (name === "table") {
+			const last = this.next(`</${given}>`, end, to);
+			if (last >= 0) return { element: this.table(end, last, depth), end: last + given.length + 3 };
+		}
 		const close = kept || name === "a" ? this.next(`</${given}>`, end, Math.min(to, end + 5000)) : -1;
 		if (close < 0) return { end };
 		const inside = h(kept ?? "span");
 		this.parse(inside, end, close, depth + 1);
 		const address = kept ? "" : attribute(attributes, "href");
 		return { element: address ? outwards(address, inside) : inside, end: close + given.length + 3 };
+	}
+
+	/** A table of HTML: what stands in its cells is parsed like any other text. */
+	table(from, to, depth) {
+		const rows = [];
+		let cell = null;
+		let start = from;
+		for (const part of this.text.slice(from, to).matchAll(/<(\/?)(tr|td|th)(?:\s[^<>]{0,500})?>/gi)) {
+			if (cell) this.parse(cell, start, from + part.index, depth + 1);
+			cell = null;
+			const name = part[2].toLowerCase();
+			start = from + part.index + part[0].length;
+			if (part[1]) continue;
+			if (name === "tr" || !rows.length) rows.push(h("tr"));
+			if (name === "tr") continue;
+			cell = h(name, { dir: "auto" });
+			rows.at(-1).append(cell);
+		}
+		if (cell) this.parse(cell, start, to, depth + 1);
+		const headed = rows[0] && [...rows[0].children].every((each) => each.tagName === "TH");
+		return framed(headed ? rows.shift() : null, h("tbody", rows));
 	}
 
 	autolink(at, to, pattern) {
