@@ -34,6 +34,7 @@ _VERSION = re.compile(r"(?i:v)?(?=[0-9])(?P<numbers>[0-9]+(?:\.[0-9]+)+)")
 _PIECE = re.compile(r'(?P<sign>(?<!\S)[-+](?=[^\s+-]))?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))')
 # The last word of a query, if a * says that it is only begun: not a quoted or excluded one.
 _BEGUN = re.compile(r'(?<!\S)(?P<word>[^\s"*+-][^\s"*]+)\*\s*\Z')
+_INFLECTED = re.compile(r"(?:s|ed|ing)$")
 # Letters that a stem may be shorter than the beginning of its word, and that it has at least.
 LONGEST_ENDING, SHORTEST_STEM = 7, 3
 # FTS5's fixed parameters: how soon repeated terms stop counting, how much a row's length counts.
@@ -89,7 +90,8 @@ class Query:
         the index may have stems: then it is the longest one that the word begins with.
         """
         word = fts5_phrase(self.begun)
-        if not word:
+        # A plural is no beginning: the stem of lens is that of len, and begins length as well.
+        if not word or (_INFLECTED.search(self.begun) and known(word)):
             return self
         stems = range(len(self.begun) - 1, SHORTEST_STEM - 1, -1)[:LONGEST_ENDING]
         begins = [f"{word} *", *(fts5_phrase(self.begun[:end]) for end in stems)]

@@ -86,8 +86,9 @@ def draw(source: Source, kind: str, number: int, most: int = 0) -> tuple[int, in
     page = document[number - 1]
     # Sides are rounded up to whole pixels.
     zoom = min(DPI / 72, ((most or MOST_PIXELS) - 1) / max(page.rect.width, page.rect.height, 1))
+    enlarged: Any = pymupdf.Matrix
     picture = page.get_pixmap(
-        matrix=pymupdf.Matrix(zoom, zoom), colorspace="rgb" if most else "gray", alpha=False
+        matrix=enlarged(zoom, zoom), colorspace="rgb" if most else "gray", alpha=False
     )
     return picture.width, picture.height, bytes(picture.samples)
 

@@ -493,6 +493,7 @@ def test_the_whole_word_comes_before_longer_ones_and_other_words_stay_as_they_ar
     for query in ("te* clay", '"tea"*', "-tea*", "clay -te*", "t*", "tea **", "the*"):
         assert not parse_query(query).begun
     assert completed("clay te *", *texts) == completed("clay te", *texts)
+    assert completed("lens*", "The lens.", "The length.") == [0]
     assert completed("zzz*", *texts) == [] and completed("", *texts) == []
     assert parse_query("E-40*").begun == "E-40" and completed("E-40*", "E-4021 failed", "E-5") == [
         0
