@@ -35,7 +35,7 @@ export class Preview {
 	}
 
 	draw(hit, text) {
-		const prose = h("article.prose", { lang: language(text[0]?.textContent) }, text);
+		const prose = h("article.prose", { tabindex: 0, "aria-label": "The passage", lang: language(text[0]?.textContent) }, text);
 		this.element.replaceChildren(
 			h("header", h("a.hit-link", { href: place(hit), tabindex: -1 }, stored("span", title(hit))), where(hit)),
 			prose,
