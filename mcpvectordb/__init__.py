@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from mcpvectordb.search.records import Projection as Projection
     from mcpvectordb.search.records import Quotation as Quotation
     from mcpvectordb.storage.dialect import is_database_url as is_database_url
+    from mcpvectordb.text.distinguishing import distinguishing_words as distinguishing_words
     from mcpvectordb.transfer.items import Imported as Imported
     from mcpvectordb.vectors.vector import Added as Added
     from mcpvectordb.vectors.vector import AddedMany as AddedMany
@@ -122,6 +123,7 @@ _HOMES = {
     """,
     "search.records": "Context Duplicates LineMatch LineMatches Projection Quotation",
     "storage.dialect": "is_database_url",
+    "text.distinguishing": "distinguishing_words",
     "transfer.items": "Imported",
     "vectors.vector": "Added AddedMany Namespace Store Vector",
 }

@@ -835,9 +835,9 @@ class Database:
             return merged([*found, *occurrences(text, begun, stemmed=False)])
 
     def projection(self) -> Projection:
-        """All embedded passages in the plane, by principal component analysis, for a map of them.
+        """All embedded passages in the plane, those that say something similar near each other.
 
-        It reads every embedding of the file: about a second for 100,000 passages.
+        It reads every embedding of the file: some seconds for 100,000 passages.
         """
         from mcpvectordb.search.embeddings import projection
 

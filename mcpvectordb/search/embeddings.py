@@ -11,11 +11,10 @@ direction, and each is compared with the next few. That is done TABLES times wit
 that a pair that one table separates is found in another. What is found is compared exactly; pairs
 that share a row make a group.
 
-`Database.projection` shows all passages in the plane. Principal component analysis: of all
-directions in the space of embeddings the two along which the passages differ most are the axes.
-They are the eigenvectors of the covariance matrix with the largest eigenvalues. The matrix is
-estimated from a sample, because more rows hardly turn the axes; then every row is projected, block
-by block, so memory holds the sample and two numbers for each.
+Rows of tables are alike to a model although their numbers, which are what they say, differ: of two
+passages that are mostly numbers, the numbers have to be the same as well.
+
+`Database.projection` shows all passages in the plane (`search.plane`).
 """
 
 from __future__ import annotations
@@ -33,11 +32,13 @@ from mcpvectordb.memories import rows as memory_rows
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.ranking.meaning import best_of_owners
 from mcpvectordb.records import Chunk, Hit, Results, Scores
+from mcpvectordb.search import plane
 from mcpvectordb.search.both import Kind
 from mcpvectordb.search.records import Duplicates, Projection
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 from mcpvectordb.store import OpenStore
+from mcpvectordb.text.tokens import WORD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,14 +55,17 @@ WINDOW = 6  # following rows of the same hash that a row is compared with
 SLICE = 16_384  # rows whose cosines are computed at once: bounds the memory
 SEED = 20_020  # any: the same rows always give the same groups
 
-# (chunk, id of the passage or memory, library or NULL), by chunk.
+# (chunk, id of the passage or memory, key of the document or NO_DOCUMENT), by chunk.
 _OF_DOCUMENTS = (
-    "SELECT c.id, c.id, d.library FROM document_chunks c "
+    "SELECT c.id, c.id, d.key FROM document_chunks c "
     "JOIN published_documents d ON d.key = c.owner ORDER BY c.id"
 )
-_OF_MEMORIES = "SELECT id, owner, NULL FROM context_chunks ORDER BY id"
+NO_DOCUMENT = 0
+_OF_MEMORIES = f"SELECT id, owner, {NO_DOCUMENT} FROM context_chunks ORDER BY id"
 
-SAMPLE = 20_000  # most rows that the axes of a projection are computed from
+MEMORIES = "memories"  # the name of their group beside libraries, folders and types
+NUMERIC = 0.4  # of the words of a passage have digits: it is mostly numbers
+SAME_NUMBERS = 0.8  # of the different numbers of two such passages, if they say the same
 
 
 class SimilarTexts:
@@ -185,58 +189,39 @@ class SimilarTexts:
 
 
 class UnitRows(NamedTuple):
-    """Some rows, and of each the id of its passage, or of its memory, and its group."""
+    """Some rows: of each the id of its passage or memory, and the key of its document."""
 
     ids: NDArray[np.int64]
-    groups: NDArray[np.uint16]
+    documents: NDArray[np.int64]
     rows: NDArray[np.float32]
 
 
 def _joined(blocks: Iterable[UnitRows], dimension: int) -> UnitRows:
     """The rows of all blocks."""
-    none = np.empty(0, np.int64), np.empty(0, np.uint16), np.empty((0, dimension), np.float32)
+    none = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, dimension), np.float32)
     return UnitRows(*map(np.concatenate, zip(none, *blocks, strict=True)))
 
 
-class UnitVectors:
-    """The embeddings of both shelves by a model; `names` are those of the groups.
+def unit_rows(sql: Sql, model: ModelRow, store: OpenStore) -> Iterator[UnitRows]:
+    """The embeddings of both shelves, some at a time: those of documents by id, then of memories.
 
-    A group is a library, or all memories. Passages of unpublished documents are left out.
+    Passages of unpublished documents are left out.
     """
-
-    def __init__(self, sql: Sql, model: ModelRow, store: OpenStore) -> None:
-        self._sql, self._model, self._indexes = sql, model, store.indexes
-        names = "SELECT DISTINCT library FROM published_documents ORDER BY library"
-        libraries = selected(sql, names)
-        self.names: tuple[tuple[Kind, str], ...] = tuple(("documents", name) for name in libraries)
-        if store.memories.count(sql):
-            self.names += (("memories", ""),)
-        self._numbers = {name: number for number, name in enumerate([*libraries, None])}
-        self.passages = sum(each.count(sql) for each in store.indexes)
-        self.pending = sum(each.count_pending(sql, model.key) for each in store.indexes)
-
-    def blocks(self) -> Iterator[UnitRows]:
-        """The rows, some at a time: passages of documents by id, then those of memories."""
-        for index, select in zip(self._indexes, (_OF_DOCUMENTS, _OF_MEMORIES), strict=True):
-            labels = [
-                (chunk, id, self._numbers[library])
-                for chunk, id, library in self._sql.execute(select)
-            ]
-            chunks, ids, groups = np.array(labels, np.int64).reshape(-1, 3).T
-            for found, rows in index.vector.blocks(
-                self._sql, self._model.key, self._model.dimension
-            ):
-                places = np.searchsorted(chunks, found)
-                there = places < len(chunks)
-                there[there] = chunks[places[there]] == np.array(found)[there]
-                lengths = np.linalg.norm(rows, axis=1)
-                there &= lengths > 0
-                places = places[there]
-                yield UnitRows(
-                    ids[places],
-                    groups[places].astype(np.uint16),
-                    (rows[there] / lengths[there, None]).astype(np.float32),
-                )
+    for index, select in zip(store.indexes, (_OF_DOCUMENTS, _OF_MEMORIES), strict=True):
+        found_in = np.array(sql.execute(select).fetchall(), np.int64).reshape(-1, 3)
+        chunks, ids, documents = found_in.T
+        for found, rows in index.vector.blocks(sql, model.key, model.dimension):
+            places = np.searchsorted(chunks, found)
+            there = places < len(chunks)
+            there[there] = chunks[places[there]] == np.array(found)[there]
+            lengths = np.linalg.norm(rows, axis=1)
+            there &= lengths > 0
+            places = places[there]
+            yield UnitRows(
+                ids[places],
+                documents[places],
+                (rows[there] / lengths[there, None]).astype(np.float32),
+            )
 
 
 def duplicates(
@@ -245,11 +230,22 @@ def duplicates(
     """The groups of passages that are embedded by a model of the file, the largest first."""
     if model is None:
         return []
-    vectors = UnitVectors(sql, model, store)
-    ids, groups, rows = _joined(vectors.blocks(), model.dimension)
+    ids, documents, rows = _joined(unit_rows(sql, model, store), model.dimension)
     if not len(ids):
         return []
+    of_memories = documents == NO_DOCUMENT
     first, second, cosines = similar_pairs(rows, min_cosine)
+    paired = np.unique(np.concatenate([first, second]))
+    chunks = np.where(of_memories, 0, ids)
+    numbers = _numbers_of(sql, np.unique(chunks[paired]).tolist())
+    same = np.array(
+        [
+            same_numbers(numbers.get(one, frozenset()), numbers.get(other, frozenset()))
+            for one, other in zip(chunks[first].tolist(), chunks[second].tolist(), strict=True)
+        ],
+        np.bool_,
+    )
+    first, second, cosines = first[same], second[same], cosines[same]
     labels = components(len(rows), first, second)
     lowest = np.ones(len(rows), np.float32)
     np.minimum.at(lowest, labels[first], cosines)
@@ -259,7 +255,7 @@ def duplicates(
     for members in (
         np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else ()
     ):
-        of_memory = np.array([vectors.names[group][0] == "memories" for group in groups[members]])
+        of_memory = of_memories[members]
         made = Duplicates(
             chunks=tuple(ids[members[~of_memory]].tolist()),
             memories=tuple(sorted({*ids[members[of_memory]].tolist()})),
@@ -332,53 +328,88 @@ def components(
         labels = new
 
 
+def numbers_in(text: str) -> frozenset[str]:
+    """The numbers of a text that is mostly numbers; none of any other."""
+    words = WORD.findall(text)
+    numbers = [word for word in words if any(map(str.isdigit, word))]
+    return frozenset(numbers) if len(numbers) >= NUMERIC * len(words) else frozenset()
+
+
+def same_numbers(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two passages that are alike also say the same by their numbers, if they are such."""
+    return len(one & other) >= SAME_NUMBERS * len(one | other)
+
+
+def _numbers_of(sql: Sql, chunks: Sequence[int]) -> dict[int, frozenset[str]]:
+    """`numbers_in` the passages of documents with these ids."""
+    texts = sql.execute(
+        f"SELECT c.id, {ChunkIndex.text('document')} FROM document_chunks c "
+        "WHERE c.id IN (SELECT value FROM json_each(?))",
+        (json.dumps(chunks),),
+    )
+    return {id: numbers_in(text) for id, text in texts}
+
+
 def projection(sql: Sql, store: OpenStore, model: ModelRow | None) -> Projection:
     """The projection of all passages that are embedded by a model of the file."""
-    names: tuple[tuple[Kind, str], ...] = ()
-    explained, pending, placed = (0.0, 0.0), 0, _joined((), 2)
+    pending, points = 0, _joined((), 2)
     if model is not None:
-        vectors = UnitVectors(sql, model, store)
-        names, pending = vectors.names, vectors.pending
-        step = max(1, -(-vectors.passages // SAMPLE))
+        pending = sum(each.count_pending(sql, model.key) for each in store.indexes)
+        step = max(1, -(-sum(each.count(sql) for each in store.indexes) // plane.SAMPLE))
         sample, skip = [np.empty((0, model.dimension), np.float32)], 0
-        for block in vectors.blocks():  # every `step`-th row of all of them
+        for block in unit_rows(sql, model, store):  # every `step`-th row of all of them
             sample.append(block.rows[skip::step])
             skip = (skip - len(block.rows)) % step
-        mean, axes, explained = principal_axes(np.concatenate(sample))
-        moved = (
-            block._replace(rows=((block.rows - mean) @ axes).astype(np.float32))
-            for block in vectors.blocks()
-        )
-        placed = _joined(moved, 2)
+        rows = np.concatenate(sample)
+        if len(rows):
+            centres = plane.landmarks(rows)
+            places = plane.layout(centres)
+            points = _joined(
+                (
+                    block._replace(rows=plane.placed(block.rows, centres, places))
+                    for block in unit_rows(sql, model, store)
+                ),
+                2,
+            )
+    names, groups = _groups(sql, points)
     return Projection(
-        ids=placed.ids,
-        x=placed.rows[:, 0],
-        y=placed.rows[:, 1],
-        groups=placed.groups,
+        ids=points.ids,
+        x=points.rows[:, 0],
+        y=points.rows[:, 1],
+        memories=int((points.documents == NO_DOCUMENT).sum()),
         names=names,
-        explained=explained,
+        groups=groups,
         pending=pending,
     )
 
 
-def principal_axes(
-    rows: NDArray[np.float32],
-) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[float, float]]:
-    """The mean of the rows, their two principal axes as columns, and the variance these explain.
-
-    The sign of an axis is chosen so that the same rows always get the same axes.
-    """
-    if len(rows) < 2:
-        # Without variance: the first two axes of the space itself.
-        return rows.sum(axis=0), np.eye(rows.shape[1], 2, dtype=np.float32), (0.0, 0.0)
-    mean = rows.mean(axis=0, dtype=np.float64)
-    centred = rows - mean
-    values, found = np.linalg.eigh(centred.T @ centred)
-    values = np.maximum(values[::-1], 0)
-    axes = found[:, ::-1][:, :2]
-    strongest = axes[np.abs(axes).argmax(axis=0), [*range(axes.shape[1])]]
-    axes = axes * np.where(strongest < 0, -1, 1)
-    if axes.shape[1] < 2:
-        axes = np.pad(axes, ((0, 0), (0, 1)))
-    shares = [*(values[:2] / (values.sum() or 1.0)), 0.0]
-    return mean.astype(np.float32), axes.astype(np.float32), (float(shares[0]), float(shares[1]))
+def _groups(
+    sql: Sql, points: UnitRows
+) -> tuple[dict[str, tuple[str, ...]], dict[str, NDArray[np.uint8]]]:
+    """The names of the groups of points by library, folder, type and time, and those of each."""
+    field = document_rows.fields(sql.dialect)
+    columns = f"d.library, {field['folder']}, d.file_type, {field['date']}"
+    documents = sql.execute(
+        f"SELECT d.key, {columns} FROM published_documents d ORDER BY d.key"
+    ).fetchall()
+    memories = sql.execute("SELECT x.id, x.created_at FROM contexts x ORDER BY x.id").fetchall()
+    keys = np.array([key for key, *_ in documents], np.int64)
+    ids = np.array([id for id, _ in memories], np.int64)
+    items = np.where(
+        points.documents == NO_DOCUMENT,
+        len(keys) + np.searchsorted(ids, points.ids),
+        np.searchsorted(keys, points.documents),
+    )
+    others = [MEMORIES] * len(memories)
+    columns_of = [[row[at] for row in documents] for at in range(1, 5)]
+    labels = {
+        "library": columns_of[0] + others,
+        "folder": plane.by_folder(columns_of[1], plane.MOST_GROUPS - 1) + others,
+        "type": columns_of[2] + others,
+        "time": plane.by_time(columns_of[3] + [when for _, when in memories]),
+    }
+    made = {by: plane.numbered([names[item] for item in items]) for by, names in labels.items()}
+    return (
+        {by: names for by, (names, _) in made.items()},
+        {by: numbers for by, (_, numbers) in made.items()},
+    )

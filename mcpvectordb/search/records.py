@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mcpvectordb.memories.memory import Memory
@@ -98,19 +98,19 @@ class Projection(Record):
     """All embedded passages in the plane: arrays with one value for each of them.
 
     ids          `Chunk.id` of a passage of a document, `Memory.id` of a passage of a memory
-    x, y         its place by the first two principal components
-    groups       the number of its group in `names`
-    names        ("documents", library) for each library, then ("memories", "") if there are any
-    explained    the shares of the variance that both components have
+    x, y         its place; what says something similar is near
+    memories     how many of the last ones are those of memories
+    names        of the groups by "library", "folder", "type" and "time", at most twelve each
+    groups       by the same: the number of its group in `names`
     pending      how many passages have no embedding yet and so no place
     """
 
     ids: NDArray[np.int64]
     x: NDArray[np.float32]
     y: NDArray[np.float32]
-    groups: NDArray[np.uint16]
-    names: tuple[tuple[Literal["documents", "memories"], str], ...]
-    explained: tuple[float, float]
+    memories: int
+    names: Mapping[str, tuple[str, ...]]
+    groups: Mapping[str, NDArray[np.uint8]]
     pending: int
 
     def __len__(self) -> int:
@@ -118,8 +118,9 @@ class Projection(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields in JSON's types."""
-        arrays = {name: getattr(self, name).tolist() for name in ("ids", "x", "y", "groups")}
-        return {**super().to_dict(), **arrays}
+        arrays = {name: getattr(self, name).tolist() for name in ("ids", "x", "y")}
+        groups = {by: numbers.tolist() for by, numbers in self.groups.items()}
+        return {**super().to_dict(), **arrays, "groups": groups}
 
 
 class Duplicates(Record):

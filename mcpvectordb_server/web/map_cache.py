@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mcpvectordb import Database, Duplicates, Projection
+from mcpvectordb import Database, Duplicates, Projection, distinguishing_words
 from mcpvectordb_server.web.events import FileWatch
 
 NEAR = 0.95
 """The cosine from which on two passages count as near-duplicates."""
 
-_MAGIC = b"MAP1"
+BACKGROUND = 1_000  # passages that show which words are common in the file
+_MAGIC = b"MAP2"
 _SCALE = 65_535
 
 
@@ -28,6 +32,11 @@ class PassageMap(NamedTuple):
     duplicates: list[Duplicates]
     points: bytes
     seconds: float
+    background: list[str]
+
+    def names(self, groups: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        """The words that distinguish groups of texts in this file."""
+        return distinguishing_words(groups, self.background)
 
 
 class MapCache:
@@ -48,9 +57,19 @@ class MapCache:
             projection = self._db.projection()
             duplicates = self._db.duplicates(min_cosine=NEAR)
             points = _packed(projection, duplicates)
+            of_documents = projection.ids[: len(projection) - projection.memories]
+            some = of_documents[:: max(1, len(of_documents) // BACKGROUND)].tolist()
+            background = [chunk.text for chunk in self._db.documents.chunks_by_ids(some)]
             seconds = time.monotonic() - began
-            self._kept = PassageMap(revision, projection, duplicates, points, seconds)
+            self._kept = PassageMap(revision, projection, duplicates, points, seconds, background)
+            _give_back()
             return self._kept
+
+
+def _give_back() -> None:
+    """Return memory that was freed to the system, which glibc does not do by itself."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _packed(projection: Projection, duplicates: list[Duplicates]) -> bytes:
@@ -58,7 +77,7 @@ def _packed(projection: Projection, duplicates: list[Duplicates]) -> bytes:
     parts = [
         projection.ids.astype("<u4"),
         *_places(projection),
-        projection.groups.astype("<u2"),
+        *projection.groups.values(),
         _clusters(projection, duplicates),
     ]
     head = _MAGIC + struct.pack("<I", len(projection))
@@ -82,8 +101,7 @@ def _places(projection: Projection) -> list[NDArray[np.uint16]]:
 
 def _clusters(projection: Projection, duplicates: list[Duplicates]) -> NDArray[np.uint32]:
     """The number of each point's group of near-duplicates, from 1; 0 for none."""
-    memories = [number for number, (kind, _) in enumerate(projection.names) if kind == "memories"]
-    of_memory = np.isin(projection.groups, memories)
+    of_memory = np.arange(len(projection)) >= len(projection) - projection.memories
     found = np.zeros(len(projection), "<u4")
     for ids, mine in (("chunks", ~of_memory), ("memories", of_memory)):
         numbers = {

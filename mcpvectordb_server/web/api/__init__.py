@@ -70,5 +70,6 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("GET", "/api/map", map.get_map),
     ApiRoute("GET", "/api/map/points", map.get_points),
     ApiRoute("POST", "/api/map/passages", map.get_passages, asks=True),
+    ApiRoute("POST", "/api/map/names", map.name_groups, asks=True),
     ApiRoute("GET", "/api/duplicates", map.duplicates),
 )

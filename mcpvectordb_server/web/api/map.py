@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
-from mcpvectordb import Chunk, Memory
+from mcpvectordb import Chunk, InvalidInput, Memory
 from mcpvectordb_server.shown import JsonReply, rows, shows
 from mcpvectordb_server.web.api.documents import Offset
 from mcpvectordb_server.web.hits import HitReply, item_replies
@@ -16,15 +17,24 @@ from mcpvectordb_server.web.site import Site
 LONGEST_TEXT = 600  # characters of a passage that is pointed at
 SHOWN = 10  # passages of a cluster in the list of clusters
 
+MOST_NAMED = Field(max_length=60)  # groups of a request
+
 BYTES = "application/octet-stream"
+
+
+class GroupReply(TypedDict):
+    """A group of points."""
+
+    name: str
+    points: int
 
 
 @shows(
     revision=int,
     current=bool,
     points=int,
-    groups=rows(name=str, kind=Literal["documents", "memories"], points=int),
-    explained=list[float],
+    memories=int,
+    groups=dict[str, list[GroupReply]],
     pending=int,
     clusters=int,
     seconds=float,
@@ -32,22 +42,24 @@ BYTES = "application/octet-stream"
 def get_map(
     site: Site, *, newest: Annotated[bool, "Compute it anew if the file has changed"] = True
 ) -> JsonReply:
-    """The groups and the number of points of the map; the first time takes seconds.
+    """The number of points of the map and their groups; the first time takes seconds.
 
-    `explained` are the shares of variance of both axes.
+    Groups are those by library, folder, type and time; `memories` of the last points are memories.
     """
     made = site.map.current(newest=newest)
     projection = made.projection
-    counts = [int((projection.groups == number).sum()) for number in range(len(projection.names))]
     return {
         "revision": made.revision,
         "current": made.revision == site.watch.revision,
         "points": len(projection),
-        "groups": [
-            {"name": name or "memories", "kind": kind, "points": count}
-            for (kind, name), count in zip(projection.names, counts, strict=True)
-        ],
-        "explained": list(projection.explained),
+        "memories": projection.memories,
+        "groups": {
+            by: [
+                {"name": name, "points": int((projection.groups[by] == number).sum())}
+                for number, name in enumerate(names)
+            ]
+            for by, names in projection.names.items()
+        },
         "pending": projection.pending,
         "clusters": len(made.duplicates),
         "seconds": round(made.seconds, 2),
@@ -78,6 +90,28 @@ def get_passages(
         *site.db.memories.get(memories or [], images=False),
     ]
     return {"passages": item_replies(site.db, items, LONGEST_TEXT)}
+
+
+@shows(names=list[list[str]])
+def name_groups(
+    site: Site,
+    *,
+    chunks: Annotated[list[list[int]], "Ids of passages, a list for each group", MOST_NAMED],
+    memories: Annotated[list[list[int]], "Ids of memories, likewise", MOST_NAMED],
+) -> JsonReply:
+    """The words that distinguish groups of points from others of the file, none to three each.
+
+    Some passages of each group are enough.
+    """
+    if len(chunks) != len(memories):
+        raise InvalidInput("chunks and memories must have a list for each group, [] for none")
+    texts = [
+        [each.text for each in site.db.documents.chunks_by_ids(some)]
+        + [each.text for each in site.db.memories.get(others, images=False)]
+        for some, others in zip(chunks, memories, strict=True)
+    ]
+    found = site.map.current(newest=False).names(texts)
+    return {"names": [list(words) for words in found]}
 
 
 @shows(clusters=rows(number=int, size=int, cosine=float, passages=list[HitReply]), total=int)

@@ -5,15 +5,20 @@ import { announce, button, debounced, h, notify, plain, state, stored } from "./
 import { count, counted, percent } from "./format.js";
 import * as hits from "./hits.js";
 import { gist } from "./markdown.js";
-import { decoded, Plane } from "./plane.js";
-import { go } from "./route.js";
+import { decoded, hills, Plane } from "./plane.js";
 
 export const whole = true;
 
 const PALETTES = {
-	light: ["#0b7a68", "#c2571a", "#5b4bb7", "#b8336a", "#2f6fb3", "#80780f", "#8a4b2a", "#4a5560"],
-	dark: ["#5fd0b6", "#f2a15f", "#a99cf5", "#f08bb4", "#7db6f2", "#d2cb5a", "#d3a07e", "#a5b1bb"],
+	light: ["#0b7a68", "#c2571a", "#5b4bb7", "#b8336a", "#2f6fb3", "#80780f", "#8a4b2a", "#4a5560", "#3d8f2f", "#a01c1c", "#1d8fa3", "#c07fd0"],
+	dark: ["#5fd0b6", "#f2a15f", "#a99cf5", "#f08bb4", "#7db6f2", "#d2cb5a", "#d3a07e", "#a5b1bb", "#8fd67a", "#ff8f83", "#62d6ea", "#dca6ea"],
 };
+// From old to new.
+const TIMES = { light: ["#d9a400", "#c2571a", "#5b2a86"], dark: ["#4a68a8", "#3fb89f", "#ffe07a"] };
+const WAYS = { folder: "Folder", type: "Type", library: "Library", time: "Time" };
+const MOST_NAMES = 14;
+const LEAST = 6; // points that have a name
+let colouredBy = "library"; // as long as the page is open
 const PAGE = 40;
 
 export async function open(route, app, newest = false) {
@@ -44,15 +49,19 @@ class PassageMap {
 		this.canvas = h("canvas.plane", {
 			tabindex: 0,
 			role: "application",
-			"aria-label": `Map of ${counted(points.n, "passage")}. Arrows move it, plus and minus enlarge and shrink it, 0 shows all. The button “List what is in view” lists the passages.`,
+			"aria-label": `Map of ${counted(points.n, "passage")}. Arrows move it, plus and minus enlarge and shrink it, 0 shows all, Enter reads what is in the middle. The button “List what is in view” lists the passages.`,
 		});
 		this.card = h("div.hover-card", { hidden: true });
 		this.panel = h("section.map-panel", { "aria-label": "Passages", hidden: true, tabindex: -1 });
 		this.plane = new Plane(this.canvas, points, {
 			hovered: (i, left, top) => this.hover(i, left, top),
-			chosen: (i) => this.openPoint(i),
+			chosen: (i) => (i < 0 ? this.close() : this.read(i)),
 			encircled: (found) => this.list(found, "Encircled"),
+			drawn: () => this.placeNames(),
 		});
+		this.names = h("div.map-names", { role: "group", "aria-label": "Names of groups" });
+		this.hills = new Map();
+		this.askNames = debounced(() => this.fetchNames(), 200);
 		this.ask = debounced((i) => this.fill(i), 50);
 	}
 
@@ -76,6 +85,7 @@ class PassageMap {
 				"div.map",
 				h("h1.unseen", "Map"),
 				this.canvas,
+				this.names,
 				this.card,
 				h(
 					"div.map-tools.row",
@@ -90,11 +100,11 @@ class PassageMap {
 						button("All", () => this.plane.reset()),
 					),
 				),
-				this.legend(),
+				(this.box = h("details.legend", { open: matchMedia("(min-width: 721px)").matches })),
 				this.panel,
 			),
 		);
-		this.colour();
+		this.colourBy(colouredBy);
 		app.on("theme", () => this.colour());
 		app.on("changed", () => this.newer());
 		if (!this.about.current) this.newer();
@@ -113,17 +123,30 @@ class PassageMap {
 		return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 	}
 
+	colourBy(way) {
+		colouredBy = way;
+		if (this.plane.hidden.size) this.hills.clear(); // all points are shown again
+		this.plane.hidden.clear();
+		this.plane.group = this.points[way];
+		this.legend(way);
+		this.colour();
+	}
+
 	colour() {
-		this.plane.colours = PALETTES[this.dark() ? "dark" : "light"];
+		const theme = this.dark() ? "dark" : "light";
+		const groups = this.about.groups[colouredBy];
+		this.plane.colours =
+			colouredBy === "time" ? groups.map((_, at) => ramp(TIMES[theme], at / Math.max(1, groups.length - 1))) : PALETTES[theme];
 		this.plane.accent = getComputedStyle(document.body).color;
-		this.about.groups.forEach((_group, at) => {
+		groups.forEach((_group, at) => {
 			this.swatches[at].style.backgroundColor = this.plane.colours[at % this.plane.colours.length];
 		});
 		this.plane.soon();
 	}
 
-	legend() {
-		this.swatches = this.about.groups.map(() => h("i.swatch"));
+	legend(way) {
+		const groups = this.about.groups[way];
+		this.swatches = groups.map(() => h("i.swatch"));
 		const row = (group, at) => {
 			const box = h("input", {
 				type: "checkbox",
@@ -132,6 +155,7 @@ class PassageMap {
 					change: () => {
 						if (box.checked) this.plane.hidden.delete(at);
 						else this.plane.hidden.add(at);
+						this.hills.clear();
 						this.plane.soon();
 					},
 				},
@@ -147,20 +171,84 @@ class PassageMap {
 				),
 			);
 		};
-		const { pending, explained } = this.about;
-		return h(
-			"details.legend",
-			{ open: matchMedia("(min-width: 721px)").matches },
-			h("summary", counted(this.points.n, "passage")),
-			h("ul", this.about.groups.map(row)),
-			pending ? h("p.small.muted", `${counted(pending, "passage")} wait for their embedding.`) : null,
-			explained?.length
-				? h(
-						"p.small.muted",
-						`Near means similar; the plane shows ${percent(explained[0] + explained[1])} of the differences.`,
-					)
-				: null,
+		const choice = h(
+			"select",
+			{ on: { change: () => this.colourBy(choice.value) } },
+			Object.entries(WAYS).map(([value, name]) => h("option", { value, selected: value === way }, name)),
 		);
+		this.box.replaceChildren(
+			h("summary", counted(this.points.n, "passage")),
+			h("label.row.small", "Colour by ", choice),
+			h("ul", groups.map(row)),
+			h("p.small.muted", "Near means similar; the words are those that set a group apart."),
+			this.about.pending ? h("p.small.muted", `${counted(this.about.pending, "passage")} wait for their embedding.`) : "",
+		);
+	}
+
+	// ---- names
+
+	/** The hills of this size of the map, the largest first: those that are shown get a name. */
+	here() {
+		const octave = Math.max(0, Math.min(4, Math.floor(Math.log2(this.plane.zoom))));
+		if (!this.hills.has(octave)) {
+			const found = hills(this.points, (i) => this.plane.shows(i), 72 << octave).filter((each) => each.size >= LEAST);
+			this.hills.set(octave, found.sort((a, b) => b.size - a.size));
+		}
+		return this.hills.get(octave);
+	}
+
+	placeNames() {
+		const { clientWidth: width, clientHeight: height } = this.canvas;
+		const taken = [];
+		const shown = [];
+		let unnamed = false;
+		for (const hill of this.here()) {
+			if (shown.length === MOST_NAMES) break;
+			const [left, top] = this.plane.place(...hill.middle);
+			if (left < 30 || top < 70 || left > width - 30 || top > height - 30) continue;
+			if (!hill.name) {
+				unnamed ||= hill.name === undefined;
+				continue;
+			}
+			const reach = hill.name.length * 3.9 + 10;
+			if (taken.some(([x, y, other]) => Math.abs(x - left) < reach + other && Math.abs(y - top) < 26)) continue;
+			taken.push([left, top, reach]);
+			hill.button ??= button(hill.name, () => this.plane.show(hill.middle, hill.spread), {
+				kind: "map-name",
+				title: `${counted(hill.size, "passage")}: enlarge`,
+			});
+			hill.button.style.left = `${left}px`;
+			hill.button.style.top = `${top}px`;
+			shown.push(hill.button);
+		}
+		if (shown.some((each, at) => each !== this.names.children[at]) || shown.length !== this.names.children.length) {
+			const kept = this.names.contains(document.activeElement) ? document.activeElement : null;
+			this.names.replaceChildren(...shown);
+			if (kept) (shown.includes(kept) ? kept : this.canvas).focus({ preventScroll: true });
+		}
+		if (unnamed) this.askNames();
+	}
+
+	async fetchNames() {
+		const { clientWidth: width, clientHeight: height } = this.canvas;
+		const wanted = this.here()
+			.filter((hill) => {
+				const [left, top] = this.plane.place(...hill.middle);
+				return left > 0 && top > 0 && left < width && top < height;
+			})
+			.slice(0, 24);
+		if (wanted.every((hill) => hill.name !== undefined)) return;
+		const parts = wanted.map((hill) => this.wanted(hill.some));
+		const reply = await post(
+			"/api/map/names",
+			{ chunks: parts.map((each) => each.chunks), memories: parts.map((each) => each.memories) },
+			{ signal: this.app.signal },
+		).catch(() => null);
+		if (!reply) return;
+		wanted.forEach((hill, at) => {
+			hill.name ??= reply.names[at].join(" · ");
+		});
+		this.plane.soon();
 	}
 
 	newer() {
@@ -197,17 +285,28 @@ class PassageMap {
 		this.card.style.top = `${top + 20 + this.card.offsetHeight > height ? Math.max(8, top - this.card.offsetHeight - 14) : top + 16}px`;
 	}
 
-	passages(indexes, signal) {
-		const { ids, group } = this.points;
+	wanted(indexes) {
 		const wanted = { chunks: [], memories: [] };
-		for (const i of indexes)
-			wanted[this.about.groups[group[i]].kind === "memories" ? "memories" : "chunks"].push(ids[i]);
-		return post("/api/map/passages", wanted, { signal });
+		for (const i of indexes) wanted[i >= this.points.n - this.about.memories ? "memories" : "chunks"].push(this.points.ids[i]);
+		return wanted;
 	}
 
-	async openPoint(i) {
+	passages(indexes, signal) {
+		return post("/api/map/passages", this.wanted(indexes), { signal });
+	}
+
+	/** Read a point beside the map. */
+	async read(i) {
 		const reply = await this.passages([i], this.app.signal);
-		if (reply.passages[0]) go(hits.place(reply.passages[0]));
+		const hit = reply.passages[0];
+		if (!hit) return;
+		this.plane.read = i;
+		this.card.hidden = true;
+		this.show(hits.title(hit), [
+			hits.where(hit),
+			h("p.map-text", { dir: "auto" }, plain(gist(hit.text ?? ""))),
+			h("a.button", { href: hits.place(hit) }, "Read on"),
+		]);
 	}
 
 	// ---- lists
@@ -266,7 +365,7 @@ class PassageMap {
 		this.panel.replaceChildren(
 			h(
 				"div.row.between",
-				h("h2", heading),
+				stored("h2", heading),
 				button("", () => this.close(), { icon: "close", title: "Close the list", kind: "quiet" }),
 			),
 			h("div.map-list", content),
@@ -280,6 +379,7 @@ class PassageMap {
 	close() {
 		if (this.panel.hidden) return;
 		this.panel.hidden = true;
+		this.plane.read = -1;
 		this.plane.emphasised = null;
 		for (const each of document.querySelectorAll(".map-tools [aria-pressed=true]")) {
 			if (each.textContent === "Near-duplicates") each.setAttribute("aria-pressed", "false");
@@ -287,4 +387,15 @@ class PassageMap {
 		this.canvas.focus({ preventScroll: true });
 		this.plane.soon();
 	}
+}
+
+/** A colour between some, from 0 to 1. */
+function ramp(stops, at) {
+	const place = at * (stops.length - 1);
+	const low = Math.min(stops.length - 2, Math.floor(place));
+	const part = (stop, from) => Number.parseInt(stop.slice(from, from + 2), 16);
+	return `#${[1, 3, 5]
+		.map((from) => Math.round(part(stops[low], from) + (part(stops[low + 1], from) - part(stops[low], from)) * (place - low)))
+		.map((value) => value.toString(16).padStart(2, "0"))
+		.join("")}`;
 }

@@ -9,7 +9,7 @@ const MARGIN = 0.06;
 /** The arrays of `GET /api/map/points`, one after the other, each padded to four bytes. */
 export function decoded(buffer) {
 	const view = new DataView(buffer);
-	if (view.getUint32(0, false) !== 0x4d415031) throw new Error("This is not a map.");
+	if (view.getUint32(0, false) !== 0x4d415032) throw new Error("This is not a map.");
 	const n = view.getUint32(4, true);
 	let at = 8;
 	const take = (Kind) => {
@@ -22,7 +22,10 @@ export function decoded(buffer) {
 		ids: take(Uint32Array),
 		x: take(Uint16Array),
 		y: take(Uint16Array),
-		group: take(Uint16Array),
+		library: take(Uint8Array),
+		folder: take(Uint8Array),
+		type: take(Uint8Array),
+		time: take(Uint8Array),
 		cluster: take(Uint32Array),
 	};
 }
@@ -50,10 +53,62 @@ export class Grid {
 	}
 }
 
+/**
+ * Hills of the density of points: each cell of a grid belongs to the peak that the steepest way up
+ * leads to. Of each its size, middle and spread, and some points of it, spread over all.
+ */
+export function hills({ n, x, y }, shows, cells, sample = 40) {
+	let density = new Float32Array(cells * cells);
+	const cell = (i) => Math.floor((y[i] * cells) / SPAN) * cells + Math.floor((x[i] * cells) / SPAN);
+	for (let i = 0; i < n; i += 1) if (shows(i)) density[cell(i)] += 1;
+	const around = (c, act) => {
+		for (let dy = -1; dy <= 1; dy += 1) {
+			for (let dx = -1; dx <= 1; dx += 1) {
+				const [column, row] = [(c % cells) + dx, Math.floor(c / cells) + dy];
+				if (column >= 0 && column < cells && row >= 0 && row < cells) act(row * cells + column);
+			}
+		}
+	};
+	for (let round = 0; round < 2; round += 1) {
+		const smooth = new Float32Array(cells * cells);
+		density.forEach((value, c) => {
+			if (value)
+				around(c, (each) => {
+					smooth[each] += value / 9;
+				});
+		});
+		density = smooth;
+	}
+	const peaks = new Map();
+	const peak = (c) => {
+		let best = c;
+		around(c, (each) => {
+			if (density[each] > density[best]) best = each;
+		});
+		if (best === c) return c;
+		if (!peaks.has(c)) peaks.set(c, peak(best));
+		return peaks.get(c);
+	};
+	const found = new Map();
+	for (let i = 0; i < n; i += 1) {
+		if (!shows(i)) continue;
+		const at = peak(cell(i));
+		if (!found.has(at)) found.set(at, []);
+		found.get(at).push(i);
+	}
+	return [...found.values()].map((points) => {
+		const mean = (values) => points.reduce((sum, i) => sum + values[i], 0) / points.length;
+		const middle = [mean(x), mean(y)];
+		const spread = Math.sqrt(points.reduce((sum, i) => sum + (x[i] - middle[0]) ** 2 + (y[i] - middle[1]) ** 2, 0) / points.length);
+		const step = Math.max(1, Math.floor(points.length / sample));
+		return { size: points.length, middle, spread, some: points.filter((_, at) => at % step === 0).slice(0, sample) };
+	});
+}
+
 /** A canvas with points that can be moved, enlarged, hovered and encircled. */
 export class Plane {
-	constructor(canvas, points, { hovered, chosen, encircled }) {
-		Object.assign(this, { canvas, points, hovered, chosen, encircled });
+	constructor(canvas, points, acts) {
+		Object.assign(this, { canvas, points, ...acts, group: points.library });
 		this.pen = canvas.getContext("2d");
 		this.grid = new Grid(points);
 		this.hidden = new Set();
@@ -61,7 +116,7 @@ export class Plane {
 		this.pointers = new Map();
 		this.lassoing = false;
 		this.path = [];
-		this.over = -1;
+		this.over = this.read = -1;
 		this.reset(false);
 	}
 
@@ -74,6 +129,7 @@ export class Plane {
 		on("pointerleave", () => this.hover(-1));
 		on("wheel", (event) => this.wheel(event), { passive: false });
 		on("keydown", (event) => this.key(event));
+		on("dblclick", (event) => this.scale(2, event.offsetX, event.offsetY));
 		const watcher = new ResizeObserver(() => this.resize());
 		watcher.observe(this.canvas);
 		signal.addEventListener("abort", () => watcher.disconnect());
@@ -113,12 +169,13 @@ export class Plane {
 	}
 
 	shows(i) {
-		return !this.hidden.has(this.points.group[i]);
+		return !this.hidden.has(this.group[i]);
 	}
 
 	/** The points in sight, as indexes. */
 	inSight() {
-		const { x, y, group } = this.points;
+		const { group } = this;
+		const { x, y } = this.points;
 		const found = new Uint32Array(this.points.n);
 		const hidden = this.hidden.size ? this.hidden : null;
 		const [left, top] = this.point(0, 0);
@@ -151,7 +208,8 @@ export class Plane {
 		else this.drawDots(seen);
 		pen.setTransform(ratio, 0, 0, ratio, 0, 0);
 		if (this.path.length > 1) this.drawLasso();
-		if (this.over >= 0) this.drawRing(this.over);
+		for (const i of [this.over, this.read]) if (i >= 0) this.drawRing(i);
+		this.drawn();
 	}
 
 	radius() {
@@ -166,7 +224,7 @@ export class Plane {
 		for (const i of seen) {
 			const [left, top] = this.place(points.x[i], points.y[i]);
 			pen.globalAlpha = this.emphasised && !this.emphasised(i) ? 0.13 : 0.82;
-			pen.fillStyle = this.colours[points.group[i] % this.colours.length];
+			pen.fillStyle = this.colours[this.group[i] % this.colours.length];
 			pen.beginPath();
 			pen.arc(left, top, radius, 0, 7);
 			pen.fill();
@@ -187,7 +245,7 @@ export class Plane {
 		for (const i of seen) {
 			const left = Math.round(originX * ratio + points.x[i] * unit - side / 2);
 			const top = Math.round(originY * ratio + points.y[i] * unit - side / 2);
-			const colour = rgb[points.group[i] % rgb.length];
+			const colour = rgb[this.group[i] % rgb.length];
 			const alpha = this.emphasised && !this.emphasised(i) ? 0.08 : 0.6;
 			for (let row = Math.max(0, top); row < Math.min(height, top + side); row += 1) {
 				for (let column = Math.max(0, left); column < Math.min(width, left + side); column += 1) {
@@ -272,6 +330,13 @@ export class Plane {
 		this.inMotion();
 	}
 
+	/** Show a part of the map: what lies within a distance of a place. */
+	show([x, y], reach) {
+		this.centre = [x, y];
+		this.zoom = Math.min(400, Math.max(this.zoom * 1.6, SPAN / (4 * reach + 1)));
+		this.inMotion();
+	}
+
 	wheel(event) {
 		event.preventDefault();
 		this.scale(2 ** (-event.deltaY * (event.deltaMode ? 0.06 : 0.002)), event.offsetX, event.offsetY);
@@ -313,7 +378,7 @@ export class Plane {
 		if (this.encircling && this.path.length > 2) this.encircled(this.inside(this.path));
 		else if (this.moved < 5 && event.type === "pointerup") {
 			const i = this.nearest(event.offsetX, event.offsetY, 18);
-			if (i >= 0) this.chosen(i);
+			this.chosen(i);
 		}
 		this.encircling = false;
 		this.path = [];
@@ -339,6 +404,7 @@ export class Plane {
 		else if (event.key === "+" || event.key === "=") this.scale(1.4);
 		else if (event.key === "-") this.scale(1 / 1.4);
 		else if (event.key === "0") this.reset();
+		else if (event.key === "Enter") this.chosen(this.nearest(this.canvas.clientWidth / 2, this.canvas.clientHeight / 2, 200));
 		else return;
 		event.preventDefault();
 	}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Chunk, Database, InvalidInput, Memory, NotFound
-from mcpvectordb.search import embeddings
-from mcpvectordb.search.embeddings import components, principal_axes, similar_pairs
+from mcpvectordb.search import plane
+from mcpvectordb.search.embeddings import components, numbers_in, same_numbers, similar_pairs
 
 
 @pytest.fixture
@@ -145,21 +145,25 @@ def placed(db: Database) -> Database:
 
 def test_every_passage_has_a_place_and_a_group(placed: Database) -> None:
     found = placed.projection()
-    assert found.names == (("documents", "high"), ("documents", "low"), ("memories", ""))
-    assert np.bincount(found.groups).tolist() == [6, 6, 1] and len(found) == 13
-    chunks = placed.documents.chunks_by_ids(found.ids[found.groups < 2].tolist())
+    assert found.names["library"] == ("high", "low", "memories") and found.memories == 1
+    assert {by: len(numbers) for by, numbers in found.groups.items()} == dict.fromkeys(
+        ("library", "folder", "type", "time"), 13
+    )
+    libraries = found.groups["library"]
+    assert np.bincount(libraries).tolist() == [6, 6, 1] and len(found) == 13
+    chunks = placed.documents.chunks_by_ids(found.ids[:12].tolist())
     assert [chunk.document.library for chunk in chunks] == [
-        found.names[group][1] for group in found.groups[:12]
+        found.names["library"][number] for number in libraries[:12]
     ]
-    assert found.ids[12] == 1
+    assert found.ids[12] == 1 and libraries[12] == 2
 
 
 def test_what_is_alike_is_near(placed: Database) -> None:
     found = placed.projection()
     places = np.stack([found.x, found.y], axis=1)
-    high, low = places[found.groups == 0], places[found.groups == 1]
-    assert high[:, 0].max() < -0.5 and low[:, 0].min() > 0.5
-    assert 1 >= found.explained[0] >= found.explained[1] >= 0
+    high, low = (places[found.groups["library"] == number] for number in (0, 1))
+    between = np.linalg.norm(high.mean(axis=0) - low.mean(axis=0))
+    assert between > 3 * max(np.ptp(high, axis=0).max(), np.ptp(low, axis=0).max())
 
 
 def test_it_is_the_same_each_time_and_in_json(placed: Database) -> None:
@@ -169,7 +173,7 @@ def test_it_is_the_same_each_time_and_in_json(placed: Database) -> None:
 
 
 def test_a_sample_places_all(placed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "SAMPLE", 4)
+    monkeypatch.setattr(plane, "SAMPLE", 4)
     assert len(placed.projection()) == 13
 
 
@@ -181,16 +185,21 @@ def test_what_has_no_embedding_is_counted_and_has_no_place(db: Database) -> None
     assert (len(db.projection()), db.projection().pending) == (1, 0)
 
 
-@given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 999))
-def test_no_other_plane_explains_more(count: int, dimension: int, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    rows = random.standard_normal((count, dimension)).astype(np.float32)
-    mean, axes, explained = principal_axes(rows)
-    places = (rows - mean) @ axes
-    variance = (rows - mean).var(axis=0).sum()
-    assert places.var(axis=0).sum() == pytest.approx(variance * sum(explained), rel=1e-3)
-    other, _ = np.linalg.qr(random.standard_normal((dimension, min(2, dimension))))
-    assert ((rows - mean) @ other).var(axis=0).sum() <= places.var(axis=0).sum() * 1.001
+def test_rows_of_numbers_are_duplicates_only_if_their_numbers_are_the_same(db: Database) -> None:
+    rows = ["kelvin 14.23 9.81 77.5 3.25", "kelvin 88.16 2.05 41.9 6.70"]
+    for number, text in enumerate([*rows, rows[0], "tea at eighty", "tea at eighty"]):
+        db.documents.ingest_text(text, source=f"{number}.csv", title="t")
+    found = [db.documents.chunks_by_ids(each.chunks) for each in db.duplicates(min_cosine=0.5)]
+    sources = sorted([chunk.document.source for chunk in group] for group in found)
+    assert sources == [["0.csv", "2.csv"], ["3.csv", "4.csv"]]
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=30))
+def test_a_text_of_numbers_says_them_and_prose_says_none(numbers: list[int]) -> None:
+    said = numbers_in(" ".join(map(str, numbers)))
+    assert said == {str(each) for each in numbers} and same_numbers(said, said)
+    assert not numbers_in("in the year " + " and then so ".join(map(str, numbers)) + " at last")
+    assert not same_numbers(said, frozenset({"x1"}))
 
 
 def test_lines_of_a_document_are_compared_alone(db: Database) -> None:

@@ -11,13 +11,13 @@ from tests.server.web.support_web_server import Served
 def points(raw: bytes) -> dict[str, Any]:
     """The arrays of /api/map/points, read as its description says."""
     magic, count = struct.unpack_from("<4sI", raw)
-    assert magic == b"MAP1"
+    assert magic == b"MAP2"
     at, found = 8, {}
     for name, kind in (
         ("ids", "<u4"),
         ("x", "<u2"),
         ("y", "<u2"),
-        ("group", "<u2"),
+        *((by, "<u1") for by in ("library", "folder", "type", "time")),
         ("cluster", "<u4"),
     ):
         found[name] = np.frombuffer(raw, kind, count, at)
@@ -29,15 +29,32 @@ def points(raw: bytes) -> dict[str, Any]:
 def test_the_map_has_a_point_for_every_passage(filled: Served) -> None:
     about = filled.get("/api/map")
     found = points(filled.raw("GET", "/api/map/points")[2])
-    assert about["points"] == len(found["ids"]) == sum(each["points"] for each in about["groups"])
-    assert [each["name"] for each in about["groups"]] == ["code", "notes", "memories"]
+    assert about["points"] == len(found["ids"]) > about["memories"] > 0
+    for by, groups in about["groups"].items():
+        assert [each["points"] for each in groups] == np.bincount(found[by]).tolist()
+    names = {by: [each["name"] for each in groups] for by, groups in about["groups"].items()}
+    assert names["library"] == ["code", "memories", "notes"]
+    assert {"md", "py", "memories"} <= {*names["type"]} and "notes/tea/green" in names["folder"]
     assert max(np.ptp(found["x"]), np.ptp(found["y"])) > 65_000 and about["current"] is True
-    kinds = [about["groups"][group]["kind"] for group in found["group"]]
-    memories = [int(id) for id, kind in zip(found["ids"], kinds, strict=True) if kind == "memories"]
-    chunks = [int(id) for id, kind in zip(found["ids"], kinds, strict=True) if kind == "documents"]
+    ids = found["ids"].tolist()
+    chunks, memories = ids[: -about["memories"]], ids[-about["memories"] :]
     shown = filled.post("/api/map/passages", chunks=chunks[:3], memories=memories[:1])["passages"]
     assert [each["chunk"] for each in shown[:3]] == chunks[:3] and shown[3]["id"] == memories[0]
     assert all(0 < len(each["text"]) <= 600 for each in shown)
+
+
+def test_groups_of_points_are_named_by_their_words(served: Served) -> None:
+    for number in range(6):
+        served.db.documents.ingest_text(f"A kettle boils water {number}", source=f"k{number}.md")
+        served.db.documents.ingest_text(f"A violin has strings {number}", source=f"v{number}.md")
+    memory = served.db.memories.add(thread="a", source="user", text="Buy a trumpet").id
+    chunks = [int(each) for each in points(served.raw("GET", "/api/map/points")[2])["ids"][:-1]]
+    asked = {"chunks": [chunks[::2], chunks[1::2], []], "memories": [[], [], [memory]]}
+    names = [set(each) for each in served.post("/api/map/names", **asked)["names"]]
+    assert names[0] <= {"kettle", "boils", "water"} and names[1] <= {"violin", "strings"}
+    assert names[0] and names[1] and "trumpet" in names[2]
+    refused = served.ask("POST", "/api/map/names", {"chunks": [[1]], "memories": []})
+    assert refused[0] == 400
 
 
 def test_the_map_is_kept_until_the_file_changes(served: Served) -> None:
