@@ -64,7 +64,8 @@ def layout(centres: NDArray[np.float32]) -> NDArray[np.float32]:
         gains = np.where(gradient * speed < 0, gains + 0.2, gains * 0.8).clip(0.01)
         speed = (0.5 if number < SLOW else 0.8) * speed - max(count / 8, 20) * gains * gradient
         places += speed
-    return (places - places.mean(axis=0)).astype(np.float32)
+    found: NDArray[np.float32] = (places - places.mean(axis=0)).astype(np.float32)
+    return found
 
 
 def _principal(rows: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -89,7 +90,8 @@ def _affinities(squares: NDArray[np.float64]) -> NDArray[np.float64]:
         spread = -(share * np.log(np.maximum(share, 1e-12))).sum(axis=1) > goal
         low, high = np.where(spread, precision, low), np.where(spread, high, precision)
         precision = np.where(np.isinf(high), precision * 2, (low + high) / 2)
-    return (share + share.T) / (2 * count)
+    found: NDArray[np.float64] = (share + share.T) / (2 * count)
+    return found
 
 
 def placed(
@@ -102,7 +104,8 @@ def placed(
     near = np.take_along_axis(cosines, nearest, axis=1)
     weights = np.exp((near - near.max(axis=1, keepdims=True)) / SHARPNESS)
     weights /= weights.sum(axis=1, keepdims=True)
-    return np.einsum("ij,ijk->ik", weights, places[nearest]).astype(np.float32)
+    found: NDArray[np.float32] = np.einsum("ij,ijk->ik", weights, places[nearest])
+    return found.astype(np.float32)
 
 
 def by_folder(folders: Sequence[str], most: int = MOST_GROUPS) -> list[str]:
@@ -120,7 +123,9 @@ def by_folder(folders: Sequence[str], most: int = MOST_GROUPS) -> list[str]:
         divided, groups = False, defaultdict(list)
         for folder in sizes:
             groups[shown(folder)].append(folder)
-        for name in sorted(groups, key=lambda each: (-sum(map(sizes.get, groups[each])), each)):
+        for name in sorted(
+            groups, key=lambda each: (-sum(sizes[one] for one in groups[each]), each)
+        ):
             below = {shown(folder, 1) for folder in groups[name]}
             if below != {name} and len(groups) + len(below) - 1 <= most:
                 depths.update((folder, depths[folder] + 1) for folder in groups[name])

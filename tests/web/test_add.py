@@ -145,3 +145,14 @@ def test_a_memory_is_written(writer: Looker) -> None:
     writer.wait(".stored a").click()
     writer.wait(".prose", "The kettle whistles.")
     assert writer.served.db.memories.count(tags=["kettle"]) == 1
+
+
+def test_two_notes_of_one_day_are_two_documents(writer: Looker) -> None:
+    documents = writer.served.db.documents
+    before = documents.count()
+    writer.go("#/add/text")
+    for number, text in enumerate(["The first note.", "The second note."], 1):
+        writer.page.get_by_label("Text", exact=True).fill(text)
+        writer.button("Store the text").click()
+        writer.until("!document.querySelector('textarea').value")
+        assert documents.count() == before + number

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.web.support_page import Looker
+from mcpvectordb import Database
+from tests.support import Letters
+from tests.web.support_page import Looker, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 def test_counts_model_and_space_are_shown(looker: Looker) -> None:
@@ -118,3 +124,24 @@ def test_files_that_were_passed_over_are_grouped_by_reason_with_what_helps(
     assert "one.bin" in (group.text_content() or "") and "are not read" in (
         group.text_content() or ""
     )
+
+
+def test_an_empty_file_does_not_say_that_all_is_found(browser: Browser, path: Path) -> None:
+    with (
+        Database(path, embedder=Letters()) as db,
+        serving(db) as served,
+        Looker(browser, served) as each,
+    ):
+        each.go("#/health")
+        each.wait(".figure", "passages")
+        assert each.find(".figures", "all found").count() == 0
+
+
+def test_a_subfolder_has_no_word_null_and_no_line_ends_in_a_dot(looker: Looker) -> None:
+    for place in ("#/browse", "#/browse/library/notes/drinks", "#/health", "#/history"):
+        looker.go(place)
+        looker.wait("main h1")
+        looker.page.wait_for_timeout(300)
+        text = looker.find("main").inner_text()
+        assert "null" not in text and "undefined" not in text
+        assert not any(line.rstrip().endswith("·") for line in text.splitlines())
