@@ -187,30 +187,37 @@ class PassageMap {
 
 	// ---- names
 
-	/** The hills of this size of the map, the largest first: those that are shown get a name. */
+	/** The hills of this size of the map, the largest first; of a smaller one where none is in sight. */
 	here() {
-		const octave = Math.max(0, Math.min(4, Math.floor(Math.log2(this.plane.zoom))));
-		if (!this.hills.has(octave)) {
-			const found = hills(this.points, (i) => this.plane.shows(i), 72 << octave).filter((each) => each.size >= LEAST);
-			this.hills.set(octave, found.sort((a, b) => b.size - a.size));
+		const { clientWidth: width, clientHeight: height } = this.canvas;
+		const seen = (hill) => {
+			const [left, top] = this.plane.place(...hill.middle);
+			return left > 30 && top > 70 && left < width - 30 && top < height - 30;
+		};
+		for (let octave = Math.max(0, Math.min(4, Math.floor(Math.log2(this.plane.zoom)))); octave >= 0; octave -= 1) {
+			if (!this.hills.has(octave)) {
+				const found = hills(this.points, (i) => this.plane.shows(i), 72 << octave).filter((each) => each.size >= LEAST);
+				this.hills.set(octave, found.sort((a, b) => b.size - a.size));
+			}
+			const found = this.hills.get(octave).filter(seen);
+			if (found.some((hill) => hill.name !== "")) return found;
 		}
-		return this.hills.get(octave);
+		return [];
 	}
 
 	placeNames() {
-		const { clientWidth: width, clientHeight: height } = this.canvas;
 		const taken = [];
 		const shown = [];
 		let unnamed = false;
 		for (const hill of this.here()) {
 			if (shown.length === MOST_NAMES) break;
-			const [left, top] = this.plane.place(...hill.middle);
-			if (left < 30 || top < 70 || left > width - 30 || top > height - 30) continue;
+			let [left, top] = this.plane.place(...hill.middle);
 			if (!hill.name) {
 				unnamed ||= hill.name === undefined;
 				continue;
 			}
 			const reach = hill.name.length * 3.9 + 10;
+			left = Math.max(reach, Math.min(left, this.canvas.clientWidth - reach));
 			if (taken.some(([x, y, other]) => Math.abs(x - left) < reach + other && Math.abs(y - top) < 26)) continue;
 			taken.push([left, top, reach]);
 			hill.button ??= button(hill.name, () => this.plane.show(hill.middle, hill.spread), {
@@ -230,13 +237,7 @@ class PassageMap {
 	}
 
 	async fetchNames() {
-		const { clientWidth: width, clientHeight: height } = this.canvas;
-		const wanted = this.here()
-			.filter((hill) => {
-				const [left, top] = this.plane.place(...hill.middle);
-				return left > 0 && top > 0 && left < width && top < height;
-			})
-			.slice(0, 24);
+		const wanted = this.here().slice(0, 24);
 		if (wanted.every((hill) => hill.name !== undefined)) return;
 		const parts = wanted.map((hill) => this.wanted(hill.some));
 		const reply = await post(
