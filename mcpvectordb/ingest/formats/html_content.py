@@ -41,6 +41,7 @@ ROLES = frozenset(
     "tablist".split()
 )
 LISTS = frozenset("ul ol dl div table td section p".split())
+_ENTRIES = frozenset("div li tr td article section dl a".split())
 TEXTS = HEADINGS.keys() | frozenset("p pre blockquote ul ol dl li tbody tr".split())
 
 KEPT_SHARE = 1 / 3
@@ -49,6 +50,8 @@ LEAST_SHARE = 0.2
 """Share of a page's weight that must be left, unless it was comments."""
 NEARLY_ALL = 0.75
 """Share of the weight of the page, or of its main element, that the content in it has."""
+ALL_ENTRIES = 0.9
+"""The same of a listing, above which stands what its entries have in common."""
 ENOUGH = 1000
 """Weight of a text from which comments are left out, however many they are."""
 NOTICE = 300
@@ -67,6 +70,9 @@ MOST = 0.7
 """Share of the weight of several marked elements that makes one of them the content."""
 HEADLINE = 25
 """Characters of a link from which on it is more likely a headline than a name."""
+LONGEST_ENTRY = 1500
+"""Most characters of an entry of a listing."""
+FEWEST_ENTRIES = 4
 LINKED_SHARE = 0.7
 FEWEST_LINKS = 4
 
@@ -79,6 +85,7 @@ def main_content(root: Any) -> PageContent:
     """Return the main content of a parsed page."""
     page = _WebPage(root)
     boilerplate = {each for each in page.elements if page.is_boilerplate(each)}
+    page.find_entries(page.left_out | boilerplate)
     content = page.content(page.left_out | boilerplate)
     if page.weight_of(content) >= LEAST_SHARE * page.whole[page.body]:
         return content
@@ -107,6 +114,7 @@ class _WebPage:
         self.left_out = silent | self.comments(silent)
         self.whole = self.weights(self.left_out)
         self.teasers = _teasers(self.elements)
+        self.entries = set[Any]()
 
     def weights(self, skip: Set[Any]) -> dict[Any, int]:
         """The weight of every element, without those to skip."""
@@ -181,6 +189,42 @@ class _WebPage:
             enough = min(enough, LEAST_POST)
         return found if left >= enough else set()
 
+    def find_entries(self, skip: set[Any]) -> None:
+        """Find the entries of a listing, and let their links count as text.
+
+        They are alike, lead elsewhere and are more than that link; a page of them has more text in
+        them than beside, or begins with them, and declares no article.
+        """
+        text, linked, _ = self.link_sums(skip)
+        gone = self.inside(skip)
+        groups: dict[tuple[str, Any], list[Any]] = {}
+        for each in self.elements:
+            if each.tag not in _ENTRIES or each in gone or not linked[each]:
+                continue
+            if text[each] <= LONGEST_ENTRY and (text[each] > linked[each] or _has_image(each)):
+                named = (each.get("class") or "").split()
+                groups.setdefault((each.tag, named[0] if named else each.getparent()), []).append(
+                    each
+                )
+        many = [group for group in groups.values() if len(group) >= FEWEST_ENTRIES]
+        if not many or _declared_kind(self.elements) in ("article", "product"):
+            return
+        entries = max(many, key=lambda group: sum(text[each] for each in group))
+        found = set(entries)
+        entries = [each for each in entries if found.isdisjoint(each.iterancestors())]
+        weights = self.weights(skip)
+        beside = weights[self.body] - sum(weights[each] for each in entries)
+        inside = sum(text[each] for each in entries)
+        first = next(
+            each
+            for each in self.elements
+            if each in found or (self.own[each] >= 2 * SHORT and each not in gone)
+        )
+        if inside >= (KEPT_SHARE * beside if first in found else beside):
+            self.entries = set(entries)
+            for each in entries:
+                self.own[each] += linked[each]
+
     # Content
 
     def content(self, skip: set[Any]) -> PageContent:
@@ -218,7 +262,8 @@ class _WebPage:
 
         It also has a third of its text, which in a list of links has no weight.
         """
-        enough, least = NEARLY_ALL * weights[element], KEPT_SHARE * text[element]
+        share = NEARLY_ALL if not self.entries else ALL_ENTRIES
+        enough, least = share * weights[element], KEPT_SHARE * text[element]
         while True:
             inner = max(element, key=lambda each: weights[each], default=None)
             if inner is None or inner.tag in INLINE | TEXTS:
@@ -266,8 +311,9 @@ class _WebPage:
         prose = [place for place, each in enumerate(content) if self.own[each] >= SHORT]
         end = prose[-1] if prose else 0
         found: set[Any] = set()
+        listed = self.inside(self.entries)
         for place, element in enumerate(content[1:], 1):
-            if weights[element] > KEPT_SHARE * weights[root]:
+            if weights[element] > KEPT_SHARE * weights[root] or element in listed:
                 continue
             text, linked, links = (each[element] for each in sums)
             may_lead = element.tag in LISTS and links > 0
@@ -324,7 +370,7 @@ class _WebPage:
             if isinstance(each.tag, str) and each not in gone and each.tag not in INLINE
         ]
         prose = sum(self.own[each] >= 2 * SHORT for each in blocks)
-        leads, found = prose >= FEWEST_PARAGRAPHS, set[Any]()
+        leads, found = prose >= FEWEST_PARAGRAPHS and not self.entries, set[Any]()
         for block in blocks:
             leads = leads and self.own[block] < 2 * SHORT
             leads = leads and (block is root or block.tag not in _ENDS_LEAD)
@@ -433,8 +479,8 @@ def _is_leaf(block: Any) -> bool:
 
 
 def _declared_kind(elements: Iterable[Any]) -> str:
-    """The kind of page that its metadata declare: "forum", "article" or ""."""
-    said = []
+    """The kind of page that its metadata declare: "forum", "article", "product" or ""."""
+    said: list[str] = []
     for element in elements:
         if element.tag == "meta":
             said.append(element.get("content") or "" if _is_about(element) else "")
@@ -444,11 +490,20 @@ def _declared_kind(elements: Iterable[Any]) -> str:
         if element.tag in ("html", "body"):
             said += _names(element)
     text = " ".join(filter(None, said))
-    return "forum" if _FORUM.search(text) else "article" if _ARTICLE.search(text) else ""
+    if _FORUM.search(text):
+        return "forum"
+    if _ARTICLE.search(text):
+        return "article"
+    # A listing may declare every entry as a product.
+    return "product" if len(_PRODUCT.findall(text)) == 1 else ""
 
 
 def _is_about(meta: Any) -> bool:
     return (meta.get("property") or meta.get("name") or "").lower() in ("og:type", "generator")
+
+
+def _has_image(element: Any) -> bool:
+    return next(element.iter("img"), None) is not None
 
 
 def _has_text(element: Any) -> bool:
@@ -502,6 +557,7 @@ _FORUM = re.compile(
     re.IGNORECASE,
 )
 _ARTICLE = re.compile(r"(?:^|\b|news|blog|tech)(?:article|posting|recipe)\b", re.IGNORECASE)
+_PRODUCT = re.compile(r"\bproduct(?:group)?\b", re.IGNORECASE)
 FEWEST_PARAGRAPHS = 3
 _ENDS_LEAD = HEADINGS.keys() - {"h1"} | frozenset("ul ol dl table pre blockquote figure".split())
 _TABLE = frozenset("td th dd dt pre".split())

@@ -40,6 +40,48 @@ def test_articles_are_told_from_what_is_around_them() -> None:
     assert fmean(each.f1 for each in grades) >= 0.95
 
 
+# Listings: collections of products, categories, threads of a board
+
+
+def entries(count: int = 12) -> str:
+    return "".join(
+        f'<div class="card"><a href="/{n}"><img src="{n}.jpg"></a>'
+        f'<a href="/{n}">Brass lantern of make {n}</a><span>{n}9.50 euros</span></div>'
+        for n in range(count)
+    )
+
+
+def test_the_entries_of_a_listing_are_its_content_although_they_are_links() -> None:
+    menu = f"<div id=menu><ul>{LINKS}</ul></div>"
+    intro = "<h1>Lanterns</h1><p>All of them are made by hand in the yard behind the house.</p>"
+    found = text(f"{menu}<div id=page>{intro}<div class=grid>{entries()}</div></div>")
+    assert all(f"Brass lantern of make {n}" in found for n in range(12))
+    assert "behind the house" in found
+    assert "Another story" not in found
+
+
+def test_the_choices_beside_a_listing_are_left_out() -> None:
+    choices = f'<div class="facets"><h3>Colour</h3><ul>{LINKS}</ul></div>'
+    found = text(f"<div id=page><h1>Lanterns</h1>{choices}<div>{entries()}</div></div>")
+    assert "make 11" in found
+    assert "Colour" not in found
+
+
+@pytest.mark.parametrize("kind", ["article", "product"])
+def test_a_page_that_declares_one_article_or_product_is_no_listing(kind: str) -> None:
+    said = f'<meta property="og:type" content="{kind}">'
+    body = f"<div id=body><p>{SENTENCE * 6}</p></div><div id=others>{entries()}</div>"
+    page = f"<html><head>{said}</head><body>{body}</body></html>"
+    assert "Brass lantern" not in read(page, "a.html").text
+
+
+def test_what_a_board_says_about_the_author_of_a_post_is_left_out() -> None:
+    post = '<div class="post"><div class="author_info">Newbie, 6 posts, joined 2015</div>{}</div>'
+    found = text("".join(post.format(f"<p>{n}. {SENTENCE * 2}</p>") for n in range(5)))
+    assert "4. The boats" in found
+    assert "joined 2015" not in found
+
+
 # What names say
 
 
