@@ -2,8 +2,9 @@
 
 DIR holds files and, beside each, the text that is expected of it: `NAME.html` and `NAME.txt`,
 `NAME.pdf` and `NAME.txt`, and perhaps the rows of its tables in `NAME.json`. `--make COUNT` fills
-it with PDFs of this kind. This library reads them beside the other readers that are installed.
-Words are compared without markup; a file that cannot be read counts as empty.
+it with PDFs, `--make-pages COUNT` with web pages of seven kinds. This library reads them beside
+the other readers that are installed. Words are compared without markup; a file that cannot be read
+counts as empty.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from benchmarks import report
+from benchmarks import page_kinds, report
 from benchmarks.pages import make
 from benchmarks.store import say
 from mcpvectordb import InvalidInput, MCPVectorDBError
@@ -89,15 +90,17 @@ def main(arguments: list[str]) -> None:
     options = _options(arguments)
     if options.make:
         make(options.data, options.make, options.seed)
+    if options.make_pages:
+        page_kinds.make(options.data, options.make_pages, options.seed)
     samples = load(options.data)
     readers = [each for each in READERS if each.installed()]
     if options.reader:
         readers = [each for each in readers if each.name in options.reader]
     rows = []
-    for kind in sorted({each.path.suffix[1:] for each in samples}):
-        some = [each for each in samples if each.path.suffix[1:] == kind]
+    for kind in sorted({kind_of(each.path) for each in samples}):
+        some = [each for each in samples if kind_of(each.path) == kind]
         for reader in readers:
-            if kind in reader.kinds or reader.name == OURS:
+            if kind.split()[0] in reader.kinds or reader.name == OURS:
                 say(f"{kind}: {reader.name}")
                 rows.append(measure(kind, reader, some, verbose=options.each))
     missing = [each.name for each in READERS if not each.installed()]
@@ -117,6 +120,12 @@ def load(folder: Path) -> list[Sample]:
     if not samples:
         raise InvalidInput(f"{folder} has no file with an expected text (NAME.txt) beside it")
     return samples
+
+
+def kind_of(path: Path) -> str:
+    """The type of a file, and the kind of a web page that `page_kinds` made: `html forum`."""
+    kind = path.stem.partition("-")[0]
+    return f"{path.suffix[1:]} {kind}" if kind in page_kinds.KINDS else path.suffix[1:]
 
 
 def measure(kind: str, reader: Reader, samples: Sequence[Sample], *, verbose: bool) -> report.Row:
@@ -341,7 +350,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--make", type=int, default=0, metavar="COUNT", help="first fill DIR with so many PDFs"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the PDFs that are made [1]")
+    parser.add_argument(
+        "--make-pages",
+        type=int,
+        default=0,
+        metavar="COUNT",
+        help="first fill DIR with so many web pages of each kind",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the files that are made [1]")
     parser.add_argument(
         "--reader",
         action="append",

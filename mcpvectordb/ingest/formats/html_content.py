@@ -240,7 +240,8 @@ class _WebPage:
         if not _is_documentation(chosen):
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
             skip = skip | self.announced(chosen, skip) | self.labels(chosen, skip)
-        return roots, frozenset(skip | _empty_headings(chosen, skip))
+        empty = _empty_headings(chosen, skip) - self.inside(self.entries)
+        return roots, frozenset(skip | empty)
 
     def marked_content(self, weights: dict[Any, int]) -> Any:
         """The element marked as content, by the most telling mark first; None without one."""

@@ -54,17 +54,28 @@ def entries(count: int = 12) -> str:
 def test_the_entries_of_a_listing_are_its_content_although_they_are_links() -> None:
     menu = f"<div id=menu><ul>{LINKS}</ul></div>"
     intro = "<h1>Lanterns</h1><p>All of them are made by hand in the yard behind the house.</p>"
-    found = text(f"{menu}<div id=page>{intro}<div class=grid>{entries()}</div></div>")
+    shop = f"<div><p>{SENTENCE * 6}</p></div>"
+    found = text(f"{menu}<div id=page>{intro}<div class=grid>{entries()}</div></div>{shop}")
     assert all(f"Brass lantern of make {n}" in found for n in range(12))
     assert "behind the house" in found
     assert "Another story" not in found
 
 
 def test_the_choices_beside_a_listing_are_left_out() -> None:
-    choices = f'<div class="facets"><h3>Colour</h3><ul>{LINKS}</ul></div>'
+    choices = f'<div class="facets"><h3>Colour</h3><p>Any of {", ".join("abcdefgh")}</p></div>'
     found = text(f"<div id=page><h1>Lanterns</h1>{choices}<div>{entries()}</div></div>")
     assert "make 11" in found
     assert "Colour" not in found
+
+
+def test_the_heading_of_an_entry_is_kept_although_only_a_button_is_below() -> None:
+    entry = (
+        '<div class="post"><h2><a href="/{0}">The {0}. lantern</a></h2><a href="/{0}">{1}</a></div>'
+    )
+    found = text(
+        "<h1>Lanterns</h1>" + "".join(entry.format(n, "<p>Read more</p>") for n in range(6))
+    )
+    assert "The 5. lantern" in found
 
 
 @pytest.mark.parametrize("kind", ["article", "product"])
