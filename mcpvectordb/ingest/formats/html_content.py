@@ -114,7 +114,7 @@ class _WebPage:
         self.left_out = silent | self.comments(silent)
         self.whole = self.weights(self.left_out)
         self.teasers = _teasers(self.elements)
-        self.entries = set[Any]()
+        self.entries, self.buttons = set[Any](), set[Any]()
 
     def weights(self, skip: Set[Any]) -> dict[Any, int]:
         """The weight of every element, without those to skip."""
@@ -199,14 +199,18 @@ class _WebPage:
         gone = self.inside(skip)
         groups: dict[tuple[str, Any], list[Any]] = {}
         for each in self.elements:
-            if each.tag not in _ENTRIES or each in gone or not linked[each]:
-                continue
-            if text[each] <= LONGEST_ENTRY and (text[each] > linked[each] or _has_image(each)):
+            if each.tag in _ENTRIES and each not in gone and 0 < linked[each] <= LONGEST_ENTRY:
                 named = (each.get("class") or "").split()
-                groups.setdefault((each.tag, named[0] if named else each.getparent()), []).append(
-                    each
-                )
-        many = [group for group in groups.values() if len(group) >= FEWEST_ENTRIES]
+                alike = (each.tag, named[0] if named else each.getparent())
+                groups.setdefault(alike, []).append(each)
+        many = [
+            group
+            for group in groups.values()
+            if len(group) >= FEWEST_ENTRIES
+            and max(text[each] for each in group) <= LONGEST_ENTRY
+            and 2 * sum(text[each] > linked[each] or _has_image(each) for each in group)
+            >= len(group)
+        ]
         if not many or _declared_kind(self.elements) in ("article", "product"):
             return
         entries = max(many, key=lambda group: sum(text[each] for each in group))
@@ -224,6 +228,10 @@ class _WebPage:
             self.entries = set(entries)
             for each in entries:
                 self.own[each] += linked[each]
+            links = [each for entry in entries for each in entry.iter("a")]
+            said = Counter(map(_text, links))
+            # What most entries say is a button: `Read more`, `Add to cart`, `Reply`.
+            self.buttons = {each for each in links if 2 * said[_text(each)] > len(entries)}
 
     # Content
 
@@ -241,7 +249,7 @@ class _WebPage:
             skip = skip | self.pointers(chosen, skip, weights, is_marked)
             skip = skip | self.announced(chosen, skip) | self.labels(chosen, skip)
         empty = _empty_headings(chosen, skip) - self.inside(self.entries)
-        return roots, frozenset(skip | empty)
+        return roots, frozenset(skip | empty | self.buttons)
 
     def marked_content(self, weights: dict[Any, int]) -> Any:
         """The element marked as content, by the most telling mark first; None without one."""

@@ -68,6 +68,13 @@ def test_the_choices_beside_a_listing_are_left_out() -> None:
     assert "Colour" not in found
 
 
+def test_what_most_entries_of_a_listing_say_is_a_button() -> None:
+    bought = entries().replace("</div>", '<a href="/buy">Add to cart</a></div>')
+    found = text(f"<h1>Lanterns</h1><div>{bought}</div>")
+    assert "make 11" in found
+    assert "Add to cart" not in found
+
+
 def test_the_heading_of_an_entry_is_kept_although_only_a_button_is_below() -> None:
     entry = (
         '<div class="post"><h2><a href="/{0}">The {0}. lantern</a></h2><a href="/{0}">{1}</a></div>'
