@@ -97,6 +97,11 @@ _ZIP, _BINARY = "a ZIP archive", "binary data"
 _UNSUPPORTED = {
     rb"\x09[\0\x02\x04][\x04\x06]\0": "a workbook of Excel 2 to 4; save it as XLSX and add that",
     rb"[\xdb\x9b]\xa5.\0|1\xbe\0\0": "a document of Word 1 or 2; save it as DOCX and add that",
+    rb"\0\x01\0\0Standard (Jet|ACE) DB": "a database of Access; export tables as CSV and add those",
+    rb"\xe4R\\\x7b\x8c\xd8\xa7M": "a section of OneNote; export it as PDF and add that",
+    rb"\xffWPC": "a document of WordPerfect; save it as DOCX and add that",
+    rb"AT&TFORM": "a DjVu book; convert it to PDF and add that",
+    rb"PAR1": "a Parquet file; save it as CSV and add that",
     rb"\x89PNG\r\n": "a PNG image",
     rb"\xff\xd8\xff": "a JPEG image",
     rb"GIF8[79]a.{1,7}\0": "a GIF image",
@@ -122,6 +127,11 @@ _UNSUPPORTED = {
     rb"wOF[F2][\0\x01]|\0\x01\0\0\0|OTTO\0": "a font",
     re.escape(OLE): "an Office file that is encrypted or in the old binary format",
 }
+# Archives that are documents of other programs, by a part.
+_FOREIGN_PARTS = {
+    "visio/document.xml": "a drawing of Visio; export it as PDF and add that",
+    "Index/Document.iwa": "a document of Pages, Numbers or Keynote; export it as PDF and add that",
+}
 # Of these, the pictures that MuPDF can draw, with its names for them.
 _PICTURES = {f"a {kind.upper()} image": kind for kind in ("png", "jpeg", "gif", "bmp", "tiff")}
 OCR = "install the extra (pip install 'mcpvectordb[ocr]')"
@@ -138,6 +148,8 @@ def parse(source: Source, found: Format | None = None) -> Parsed:
     `found` is its format, for a caller that has detected it already. Raises UnsupportedFormat,
     ParseFailed (damaged, encrypted, undecodable) or NoText.
     """
+    if not source.raw:
+        raise NoText(f"No text found in {source.name}: it is empty")
     found = found or detect(source)
     reader = reader_of(found)
     try:
@@ -180,6 +192,8 @@ def detect(source: Source) -> Format:
         return found
     has_signature = claimed is not None and bool(claimed.magic or claimed.part)
     is_binary = b"\0" in raw and not encoding
+    if foreign := next(filter(None, map(_FOREIGN_PARTS.get, parts)), ""):
+        raise _unsupported(source, foreign)
     if what := _known_content(head) or (_BINARY if is_binary else ""):
         if claimed and has_signature and what in (_ZIP, _BINARY):
             return claimed  # probably damaged; its parser gives the reason

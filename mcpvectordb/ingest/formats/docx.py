@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from lxml import etree
 
@@ -90,26 +90,40 @@ class _DocxStyles:
             key = self.parents.get(key, "")
 
 
-def _numberings(root: Any) -> dict[str, dict[str, str]]:
-    """The number formats ("bullet", "decimal" and so on) by numbering id and level."""
-    formats = {
-        value(abstract, "abstractNumId"): {
-            value(level, "ilvl"): value(find(level, "numFmt"))
-            for level in children(abstract, "lvl")
-        }
-        for abstract in children(root, "abstractNum")
-    }
+class _DocxLevel(NamedTuple):
+    """A level of a numbering: "bullet" or how it counts, its text ("%1.%2"), its first number."""
+
+    format: str
+    text: str
+    start: int
+
+
+def _numberings(root: Any) -> dict[str, dict[str, _DocxLevel]]:
+    """The levels of each numbering, by its id and their number from 0."""
+    levels = {value(each, "abstractNumId"): _levels(each) for each in children(root, "abstractNum")}
     return {
-        value(each, "numId"): formats.get(value(find(each, "abstractNumId")), {})
+        value(each, "numId"): levels.get(value(find(each, "abstractNumId")), {})
         for each in children(root, "num")
     }
+
+
+def _levels(abstract: Any) -> dict[str, _DocxLevel]:
+    levels = {}
+    for each in children(abstract, "lvl"):
+        form, text, start = (value(find(each, name)) for name in ("numFmt", "lvlText", "start"))
+        first = int(start) if re.fullmatch("[0-9]{1,4}", start) else 1
+        levels[value(each, "ilvl")] = _DocxLevel(form, text, first)
+    return levels
 
 
 class _DocxReader:
     """Collects the blocks of a part in one walk without recursion."""
 
     def __init__(
-        self, styles: _DocxStyles, numbers: dict[str, dict[str, str]], chart: Callable[[str], str]
+        self,
+        styles: _DocxStyles,
+        numbers: dict[str, dict[str, _DocxLevel]],
+        chart: Callable[[str], str],
     ) -> None:
         self.styles, self.numberings, self.chart = styles, numbers, chart
         self.links: Mapping[str, str] = {}
@@ -235,7 +249,9 @@ class _DocxReader:
         own_level = int(level) + 1 if level.isdigit() and level != "9" else 0
         if depth := own_level or self.styles.level(style):
             self.title = self.title or (text if name == "title" else "")
-            self.blocks.append((markdown.heading(depth, text), False))
+            self.blocks.append(
+                (markdown.heading(depth, self._number(properties, style) + text), False)
+            )
         elif marker := self._marker(properties, style):
             self.blocks.append((marker + text.replace("\n", " "), True))
         else:
@@ -243,20 +259,65 @@ class _DocxReader:
 
     def _marker(self, properties: Any, style: str) -> str:
         """The bullet or number of a list item, "" for other paragraphs."""
+        key, depth = self._place(properties, style)
+        if not key:
+            return ""
+        counted = self._count(key, depth)
+        return "  " * depth + (f"{counted}. " if counted else "- ")
+
+    def _number(self, properties: Any, style: str) -> str:
+        """The number that Word writes before a heading, as in `2.1 `; "" without one."""
+        key, depth = self._place(properties, style)
+        if not key or not self._count(key, depth):
+            return ""
+        levels = self.numberings[key]
+
+        def written(found: re.Match[str]) -> str:
+            at = int(found[1]) - 1
+            level = levels.get(str(at))
+            if level is None:
+                return ""
+            number = self.counts.get((key, at), level.start)
+            is_letter = level.format.endswith("Letter") and 0 < number <= 26
+            sign = chr(96 + number) if is_letter else str(number)
+            if level.format.endswith("Roman"):
+                sign = _roman(number)
+            return sign.upper() if level.format.startswith("upper") else sign
+
+        return f"{re.sub('%([1-9])', written, levels[str(depth)].text).strip()} ".lstrip()
+
+    def _place(self, properties: Any, style: str) -> tuple[str, int]:
+        """The numbering of a paragraph and its level there; "" for none."""
         number = find(properties, "numPr")
         number = self.styles.number(style) if number is None else number
         key, level = value(find(number, "numId")), value(find(number, "ilvl")) or "0"
         if not key or key == "0" or not level.isdigit():
-            return ""
-        depth = min(int(level), 8)
-        if self.numberings.get(key, {}).get(level, "bullet") in ("bullet", "none"):
-            return "  " * depth + "- "
+            return "", 0
+        return key, min(int(level), 8)
+
+    def _count(self, key: str, depth: int) -> int:
+        """The number of this paragraph at its level, 0 for a bullet."""
+        level = self.numberings.get(key, {}).get(str(depth))
+        if level is None or level.format in ("bullet", "none"):
+            return 0
         for deeper in range(depth + 1, 9):
             self.counts.pop((key, deeper), None)
-        self.counts[key, depth] = self.counts.get((key, depth), 0) + 1
-        return "  " * depth + f"{self.counts[key, depth]}. "
+        self.counts[key, depth] = self.counts.get((key, depth), level.start - 1) + 1
+        return self.counts[key, depth]
 
     def _add_to_cell(self, text: str) -> None:
         row = self.tables[-1][-1] if self.tables[-1] else []
         if row and text:
             row[-1] = f"{row[-1]} {text}".strip()
+
+
+def _roman(number: int) -> str:
+    """A number in small Roman digits."""
+    digits = ""
+    for worth, sign in _ROMAN:
+        digits += sign * (number // worth)
+        number %= worth
+    return digits
+
+
+_ROMAN = tuple(zip((100, 90, 50, 40, 10, 9, 5, 4, 1), "c xc l xl x ix v iv i".split(), strict=True))

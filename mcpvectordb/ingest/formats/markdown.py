@@ -145,8 +145,9 @@ def no_text(name: str, why: str = "") -> NoText:
 
 
 def damaged(name: str, why: object) -> ParseFailed:
-    """Return the error for a source that cannot be read."""
-    return ParseFailed(f"{name} is damaged: {line(str(why))}")
+    """Return the error for a source that cannot be read; the message says what to do."""
+    advice = "open it in its program, save it again and add that"
+    return ParseFailed(f"{name} is damaged: {line(str(why))}; {advice}")
 
 
 def encrypted(name: str) -> ParseFailed:

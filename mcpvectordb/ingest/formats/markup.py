@@ -85,7 +85,11 @@ _LATEX = Markup(
             ),
             _accented,
         ),
-        (re.compile(rf"\\({'|'.join(_LETTERS)})\b(?:\{{\}}|[ ]?)"), lambda it: _LETTERS[it[1]]),
+        (
+            re.compile(rf"\\({'|'.join(_LETTERS)})(?![A-Za-z])(?:\{{\}}|[ ]?)"),
+            lambda it: _LETTERS[it[1]],
+        ),
+        (re.compile(r"(?<!\\)\\(?=[ ])"), ""),
         (re.compile(r"\\thanks\{[^{}]*\}|\\-"), lambda it: "\n" * it[0].count("\n")),
         (re.compile(r"\\(?:emph|text(?:bf|it|sc|sf|sl|rm|tt|up))\{([^{}]*)\}"), r"\1"),
         (re.compile(r"\\and\b"), ","),

@@ -13,7 +13,7 @@ import olefile
 from mcpvectordb.ingest.formats import markdown
 from mcpvectordb.records import Parsed, Source
 
-INCOMPLETE = "parts of it are missing; open it in its program, save it again and add that"
+INCOMPLETE = "parts of it are missing"
 
 
 class OleStreams:

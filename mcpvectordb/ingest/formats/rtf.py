@@ -45,6 +45,8 @@ class _RtfGroup(NamedTuple):
 
 def parse(source: Source) -> Parsed:
     """Return the text of an RTF document."""
+    if not source.raw.lstrip().startswith(b"{\\rtf"):
+        raise markdown.damaged(source.name, "it does not begin as RTF does")
     reader, at = _RtfReader(source.name), 0
     while found := _TOKEN.match(source.raw, at):
         at = found.end() + reader.take(found)

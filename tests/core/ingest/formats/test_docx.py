@@ -261,3 +261,35 @@ def test_the_values_of_a_chart_become_a_table() -> None:
     assert text_of(document) == (
         "Prices:\n\nChart:\n\n|  | Price |\n| --- | --- |\n| A | 1.2 |\n| B | 3 |\n"
     )
+
+
+def test_headings_have_the_numbers_that_word_counts() -> None:
+    levels = "".join(
+        f'<w:lvl w:ilvl="{n}"><w:start w:val="{start}"/><w:numFmt w:val="{form}"/>'
+        f'<w:lvlText w:val="{text}"/></w:lvl>'
+        for n, start, form, text in (
+            (0, 2, "decimal", "%1"), (1, 1, "decimal", "%1.%2"), (2, 1, "upperLetter", "%3)"),
+        )
+    )  # fmt: skip
+    numbering = (
+        f'<w:numbering {W}><w:abstractNum w:abstractNumId="7">{levels}</w:abstractNum>'
+        '<w:num w:numId="9"><w:abstractNumId w:val="7"/></w:num></w:numbering>'
+    )
+    body = "".join(
+        f'<w:p><w:pPr><w:pStyle w:val="Heading{depth + 1}"/><w:numPr><w:ilvl w:val="{depth}"/>'
+        f'<w:numId w:val="9"/></w:numPr></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
+        for depth, text in (
+            (0, "Ships"),
+            (1, "Hulls"),
+            (1, "Masts"),
+            (2, "Oak"),
+            (0, "Sails"),
+            (1, "Jib"),
+        )
+    )
+    document = docx.Document()
+    document.add_paragraph("a", style="List Number")  # so that there is a part for numberings
+    raw = with_member(saved(document), "word/numbering.xml", numbering.encode())
+    text = read(with_member(raw, "word/document.xml", with_body(body)), "a.docx").text
+    found = [line.lstrip("# ") for line in text.splitlines() if line]
+    assert found == ["2 Ships", "2.1 Hulls", "2.2 Masts", "A) Oak", "3 Sails", "3.1 Jib"]

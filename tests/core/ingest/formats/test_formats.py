@@ -186,7 +186,24 @@ def test_a_damaged_file_has_the_format_of_its_extension() -> None:
     assert detect(source("a.pdf", b"\0\0\0\0")).name == "PDF"
 
 
-@pytest.mark.parametrize("raw", [b"", b" \r\n\t", "\ufeff\n".encode(), " \u3000".encode()])
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.json", "a.eml", "a.md"])
+def test_an_empty_file_is_said_to_be_empty(name: str) -> None:
+    with pytest.raises(NoText, match="it is empty"):
+        read(b"", name)
+
+
+@pytest.mark.parametrize(("raw", "what"), [
+    (b"\0\x01\0\0Standard ACE DB\0", "a database of Access; export tables as CSV"),
+    (b"\xffWPC\x10\0", "a document of WordPerfect; save it as DOCX"),
+    (archive("visio/document.xml"), "a drawing of Visio; export it as PDF"),
+    (archive("Index/Document.iwa"), "a document of Pages, Numbers or Keynote"),
+])  # fmt: skip
+def test_a_file_of_another_program_is_named_with_what_to_do(raw: bytes, what: str) -> None:
+    with pytest.raises(UnsupportedFormat, match=what):
+        read(raw, "a.bin")
+
+
+@pytest.mark.parametrize("raw", [b" \r\n\t", "\ufeff\n".encode(), " \u3000".encode()])
 def test_a_source_of_white_space_has_no_text(raw: bytes) -> None:
     with pytest.raises(NoText, match=r"No text found in a\.md; .*supply the text directly"):
         parse(source("a.md", raw))

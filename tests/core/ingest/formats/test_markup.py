@@ -267,3 +267,9 @@ def test_every_word_stays_on_its_line(name: str, data: st.DataObject) -> None:
         there = [n for n, line in enumerate(lines) if f"word{at}x" in line]
         # A heading that shares its line with text may take the blank line above.
         assert all(n in there or (n + 1 in there and text[n].startswith("#")) for n in here)
+
+
+def test_a_letter_of_latex_may_stand_before_an_accent_and_a_space_of_its_own() -> None:
+    assert read("\\documentclass{a}\n\\L\\'od\\'z, \\aa\\ and \\ae\\ too", "a.tex").text.endswith(
+        "Łódź, å and æ too\n"
+    )

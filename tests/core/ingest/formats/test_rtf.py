@@ -63,3 +63,8 @@ def test_a_truncated_file_keeps_its_text() -> None:
 def test_deep_nesting_fails_clearly() -> None:
     with pytest.raises(ParseFailed, match=r"a\.rtf has groups nested more than 10000 deep"):
         read(r"{\rtf1" + "{" * 200_000 + "x" + "}" * 200_000, "a.rtf")
+
+
+def test_bytes_that_only_bear_the_extension_are_not_stored() -> None:
+    with pytest.raises(ParseFailed, match="does not begin as RTF does; open it in its program"):
+        read(bytes(range(256)) * 4, "a.rtf")
