@@ -143,7 +143,7 @@ class _WebPage:
     def inside(self, elements: Set[Any]) -> set[Any]:
         """These elements and all that are in them."""
         found: set[Any] = set()
-        for each in self.elements:
+        for each in self.elements if elements else ():
             if each in elements or each.getparent() in found:
                 found.add(each)
         return found
