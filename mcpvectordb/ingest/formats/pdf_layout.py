@@ -20,7 +20,7 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from mcpvectordb.ingest.formats.pdf_rows import TextBlock, TextRow, lines_of, reads_leftwards
-from mcpvectordb.ingest.formats.pdf_streams import is_numeric, with_streams
+from mcpvectordb.ingest.formats.pdf_streams import MARK, is_numeric, with_streams
 
 GUTTER, NARROW_GUTTER = 8.0, 4.5
 """Least width in points of the white space between two columns; a narrow one needs many rows."""
@@ -31,6 +31,8 @@ COLUMN_CHARACTERS = 20
 """Least typical line length of a column; shorter lines are cells, which are read row by row."""
 COLUMN_FILL = 0.5
 """Least mean share of a column's width that its lines take up."""
+WRAPPED = 0.6
+"""Least share of a column's lines that had no room for the next word, if it is prose."""
 SPARSE = 0.5
 """Share of a column's height that its lines take up at least."""
 SAME_HEIGHT = 0.15
@@ -118,23 +120,47 @@ def _successive(rows: Sequence[TextRow], starts: list[_Start]) -> Iterable[list[
 
 
 def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[TextBlock]:
-    """The columns of a page or column in reading order, as lines from top to bottom."""
-    group: TextBlock = []
-    ink: list[tuple[float, float]] = []
+    """The columns of a page or column in reading order, as lines from top to bottom.
+
+    Lines of columns of prose may be aligned like the cells of a table: the former come first.
+    """
+    others: TextBlock = []
+    for group, ink in _groups(rows):
+        columns = _columns(group, ink) if deepest else []
+        if len(columns) > 1 and all(map(_is_wrapped, columns)):
+            yield from _with_tables(others, deepest)
+            others = []
+            for column in reversed(columns) if reads_leftwards(group) else columns:
+                yield from _ordered(column, deepest - 1)
+        else:
+            others += group
+    yield from _with_tables(others, deepest)
+
+
+def _with_tables(rows: Sequence[TextRow], deepest: int) -> Iterable[TextBlock]:
+    """The lines of tables without rules, and of what is around them."""
     tables = [row for row in with_streams(lines_of(rows)) if row.table]
     if tables:
         others = [row for row in rows if not any(each.box.holds(row.box) for each in tables)]
         rows = [*others, *tables]
+    for group, ink in _groups(rows):
+        yield from _cut(group, ink, deepest)
+
+
+def _groups(rows: Sequence[TextRow]) -> Iterable[tuple[TextBlock, list[tuple[float, float]]]]:
+    """Successive bands through which the same vertical white space runs, with their extents."""
+    group: TextBlock = []
+    ink: list[tuple[float, float]] = []
     for band in _bands(rows):
         own = _merged((row.box.x0, row.box.x1) for row in band)
         both = _merged([*ink, *own])
         if group and len(both) < max(len(ink) > 1, len(own) > 1) + 1:
-            yield from _cut(group, ink, deepest)
+            yield group, ink
             group, both = [], own
         group += band
         ink = both
     if group:
-        yield from _cut(group, ink, deepest)
+        yield group, ink
 
 
 def _bands(rows: Sequence[TextRow]) -> list[TextBlock]:
@@ -251,9 +277,27 @@ def _is_column(rows: TextBlock) -> bool:
     lengths = [len(row.text) for row in rows]
     widths = [row.box.x1 - row.box.x0 for row in rows]
     width = max(row.box.x1 for row in rows) - min(row.box.x0 for row in rows)
-    return sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths) and (
-        sum(widths) >= COLUMN_FILL * width * len(widths)
-    )
+    long = sum(length * length for length in lengths) >= COLUMN_CHARACTERS * sum(lengths)
+    return (long and sum(widths) >= COLUMN_FILL * width * len(widths)) or _is_wrapped(rows)
+
+
+def _is_wrapped(rows: TextBlock) -> bool:
+    """Whether rows are lines of prose: few of them had room for the first word of the next one."""
+    lines = [row for row in lines_of(rows) if row.words]
+    pairs = [
+        (last, row)
+        for last, row in pairwise(lines)
+        if last.size == row.size and not MARK.fullmatch(row.words[0].text)  # an item of a list
+    ]
+    if len(pairs) < 3 or sum(len(row.words) for row in lines) < 2.5 * len(lines):
+        return False
+    left, right = min(row.box.x0 for row in lines), max(row.box.x1 for row in lines)
+    leftwards, wrapped = reads_leftwards(lines), 0
+    for last, row in pairs:
+        word, space = row.words[0].box, 0.2 * row.size
+        room = last.box.x0 - left if leftwards else right - last.box.x1
+        wrapped += word.x1 - word.x0 + space > room
+    return wrapped >= WRAPPED * len(pairs)
 
 
 # --- blocks

@@ -44,6 +44,8 @@ LONELY_CELLS = 0.34
 """Share of rows with one cell, at most; lines of text in columns rarely are at one height."""
 LEVEL = 0.2
 """Difference in height of cells of one row, in font sizes, at most."""
+JUSTIFIED = 0.1
+"""Difference in the spaces of a justified line, and in the ends of such lines, in font sizes."""
 TOUCHING = 0.35
 """White space between the lines of a cell, in font sizes, at most."""
 MANY_GAPS = 5
@@ -54,7 +56,7 @@ MOST_LINES = 12
 _NUMBER = re.compile(
     r"[^\w]*[\d.,:/%*()\[\]±+–—−<>=$€£~ -]*\d[^\W\d_]{0,3}[^\w]*|[-–—.…*]+|n/?a\.?", re.I
 )
-_MARK = re.compile(r"[•‣▪◦●■–∙·▶►➢➤✓*\ue000-\uf8ff-]|[(\[]?(\d{1,3}|[a-zA-Z]|[ivxIVX]+)[.)\]]+")
+MARK = re.compile(r"[•‣▪◦●■–∙·▶►➢➤✓*\ue000-\uf8ff-]|[(\[]?(\d{1,3}|[a-zA-Z]|[ivxIVX]+)[.)\]]+")
 _LEADER = re.compile(r"(\. ?){4,}|…{2,}")
 
 
@@ -117,7 +119,7 @@ def _has_gap(unit: Unit) -> bool:
     if unit[0].table:
         return False
     parts = _segments(unit, CELL_GAP)
-    return len(parts) > 1 and sum(not _MARK.fullmatch(cell_text(part)) for part in parts) > 1
+    return len(parts) > 1 and sum(not MARK.fullmatch(cell_text(part)) for part in parts) > 1
 
 
 def _units(lines: TextBlock) -> list[Unit]:
@@ -244,7 +246,7 @@ def _table(run: Sequence[Unit]) -> tuple[int, TextRow, int] | None:
     )
     cells = [row for row, _ in kept]
     texts = [[cell_text(words) for words in row] for row in cells]
-    if not _tabular(texts, cells):
+    if not _tabular(texts, cells) or _is_justified(cells, size):
         return None
     box = around(line.box for unit in run[before : len(run) - after] for line in unit)
     return before, TextRow(box, "", table=table(texts)), after
@@ -353,10 +355,19 @@ def _tabular(texts: Sequence[Sequence[str]], rows: Sequence[Cells]) -> bool:
     long = [sum(map(len, column)) > PROSE_CELL * len(column) for column in columns]
     return not (
         all(long)
-        or any(all(map(_MARK.fullmatch, column)) for column in columns)  # bullets
+        or any(all(map(MARK.fullmatch, column)) for column in columns)  # bullets
         or any(map(_LEADER.search, chain(*columns)))  # a table of contents
         or any(each and _ends_full(rows, at) for at, each in enumerate(long))
     )
+
+
+def _is_justified(rows: Sequence[Cells], size: float) -> bool:
+    """Whether rows are lines of justified prose: equal spaces in a line, whose words end there."""
+    lines = [[word.box for cell in row for word in cell] for row in rows]
+    ends = [line[-1].x1 for line in lines]
+    spaces = [[right.x0 - left.x1 for left, right in pairwise(line)] for line in lines]
+    uneven = [max(each) - min(each) for each in spaces if len(each) > 1]
+    return bool(uneven) and max(max(ends) - min(ends), *uneven) < JUSTIFIED * size
 
 
 def _are_counted(column: Sequence[str]) -> bool:
