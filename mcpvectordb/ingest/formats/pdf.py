@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
-from typing import Any
+from itertools import groupby, pairwise, zip_longest
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 import pymupdf
@@ -29,10 +29,27 @@ from mcpvectordb.records import Parsed, Source
 HEADING_SCALE = 1.12
 LONGEST_HEADING = 160
 LONGEST_TITLE_ROWS = 4
+FEWEST_LISTED = 4
+"""Headings of an outline on the pages from which they show what all headings look like."""
 
 # Symbol fonts encode bullets as private-use characters.
 _BULLET = re.compile(r"^[•‣▪◦●■–∙·▶►➢➤✓\ue000-\uf8ff]\s*")
 _NUMBERED = re.compile(r"^\(?\d{1,3}[.)]\s")
+_NUMBER = re.compile(
+    r"^(?:(?:chapter|appendix|part|section)\s+)?(?:[\dIVX]+|[A-Z](?=[.\d]))[.\d]*[.:)]?\s+",
+    re.IGNORECASE,
+)
+# Lines of a table of contents, and bold lines that head no section.
+_CONTENTS = re.compile(r"(\. ?){4,}|…{2,}|\t[\divxlc]+$")
+_LABEL = re.compile(
+    r"(figure|fig|table|example|listing|algorithm|abbildung|abb|tabelle|beispiel|figura|tabla|tableau)"
+    r"[.:]?\s*[\dA-Z]+[-.:\d]*(\s|$)|(note|notes|warning|caution|tip|important|hint)[.:!]?$",
+    re.IGNORECASE,
+)
+_CHAPTER = re.compile(
+    r"^#+ ((?:chapter|appendix|part|kapitel|teil|chapitre) \w{1,5})\n\n(#+) ", re.I | re.M
+)
+_SECTION = re.compile(r"(\d{1,2}|[A-Z])(\.\d{1,2}){1,4}\.?\s+[^\W\d_a-z]")
 _OCR = f"{OCR}, run OCR over it first (ocrmypdf in.pdf out.pdf) or supply the text directly"
 DPI, MOST_PIXELS = 300, 5000
 """The greatest resolution of a page that is drawn, and width or height of its picture."""
@@ -109,9 +126,20 @@ def open_document(source: Source, kind: str) -> Any:
     return document
 
 
-def outline(document: Any) -> dict[str, int]:
-    """Return the levels of the headings in the document's outline, by their `_key`."""
-    return {key: level for level, text, *_ in document.get_toc() if (key := _key(text))}
+class Listed(NamedTuple):
+    """A heading of the outline: its level, and the pages that it is on, if they are known."""
+
+    level: int
+    pages: set[int]
+
+
+def outline(document: Any) -> dict[str, Listed]:
+    """Return the headings in the document's outline by their `_key`."""
+    found: dict[str, Listed] = {}
+    for level, text, page in document.get_toc():
+        if key := _key(text):
+            found.setdefault(key, Listed(level, set())).pages.add(page)
+    return found
 
 
 def read_page(page: Any) -> PageText:
@@ -157,32 +185,45 @@ def _unreadable(name: str, blank: dict[int, str], *, damaged: bool) -> NoText | 
     return error
 
 
-def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> list[str]:
+def markdown_pages(pages: Sequence[Sequence[TextBlock]], listed: dict[str, Listed]) -> list[str]:
     """Return the Markdown of each page; `listed` is the document's `outline`."""
     style = PdfStyle(pages, listed)
-    return [
-        markdown.blocks(part for block in style.joined(blocks) for part in style.markdown(block))
-        for blocks in pages
-    ]
+    texts = []
+    for number, blocks in enumerate(pages, 1):
+        joined = style.joined(style.divided(block, number) for block in blocks)
+        parts = (
+            part
+            for block, after in zip_longest(joined, joined[1:])
+            for part in style.markdown(block, number, after[0] if after else None)
+        )
+        texts.append(_CHAPTER.sub(r"\2 \1 ", markdown.blocks(parts)))
+    return texts
 
 
 class PdfStyle:
     """What font sizes and weights mean in one document; `body` is the size of most of its text."""
 
-    def __init__(self, pages: Sequence[Sequence[TextBlock]], listed: dict[str, int]) -> None:
+    def __init__(self, pages: Sequence[Sequence[TextBlock]], listed: dict[str, Listed]) -> None:
         sizes: Counter[float] = Counter()
         for row in (row for blocks in pages for block in blocks for row in block):
             if row.size and not row.mono:
                 sizes[row.size] += len(row.text)
         self.body, self.listed = sizes.most_common(1)[0][0] if sizes else 10.0, listed
-        large = {
-            rows[0].size
-            for blocks in pages
-            for block in blocks
-            for rows in self._runs(block)
-            if self._large(rows[0]) and len(_paragraph(rows)) <= LONGEST_HEADING
-        }
+        large: set[float] = set()
+        self.sections: Counter[str] = Counter()  # those that are there once are no running titles
+        found: dict[str, tuple[float, bool]] = {}
+        for number, blocks in enumerate(pages, 1):
+            for rows in (rows for block in blocks for rows in self._runs(block, number)):
+                text = _paragraph(rows) if len(rows) <= LONGEST_TITLE_ROWS else ""
+                if self._large(rows[0]) and _may_head(rows, text):
+                    large.add(rows[0].size)
+                self.sections[text] += 1
+                if self._listed(text, number):
+                    found[_key(text)] = rows[0].size, rows[0].bold
         self.levels = {size: level for level, size in enumerate(sorted(large, reverse=True), 1)}
+        # Where most headings of an outline are on the pages, all headings look like one of them.
+        is_whole = len(found) >= FEWEST_LISTED and 2 * len(found) > len(listed)
+        self.styles = set(found.values()) if is_whole else set[tuple[float, bool]]()
 
     def joined(self, blocks: Iterable[TextBlock]) -> list[TextBlock]:
         """Return the blocks, with the separate lines of a long title joined into one block."""
@@ -202,56 +243,94 @@ class PdfStyle:
                 joined.append(block)
         return joined
 
-    def markdown(self, block: TextBlock) -> Iterable[str]:
-        """Return the block's headings, code and paragraphs."""
+    def divided(self, block: TextBlock, page: int) -> TextBlock:
+        """Return the block, the first row divided where a heading of the outline is run in."""
+        words = block[0].words if self.listed else ()
+        for end, word in enumerate(words[:-1], 1):
+            if word.text[-1] in ".:" and self._listed(
+                " ".join(each.text for each in words[:end]), page
+            ):
+                return [block[0].part(words[:end]), block[0].part(words[end:]), *block[1:]]
+        return block
+
+    def markdown(self, block: TextBlock, page: int, after: TextRow | None) -> Iterable[str]:
+        """Return the block's headings, code and paragraphs; `after` is the row after it."""
         if block[0].table:
             yield block[0].table
             return
-        for rows in self._runs(block):
-            text = _paragraph(rows)
-            if level := self._level(rows, text, alone=len(rows) == len(block)):
+        at, plain = 0, TextBlock()
+        for rows in self._runs(block, page):
+            text, at = _paragraph(rows), at + len(rows)
+            next_row = block[at] if at < len(block) else after
+            level = self._level(rows, text, page, next_row)
+            is_code = rows[0].mono and len(rows) > 1
+            if plain and (level or is_code or plain[-1].size != rows[0].size):
+                yield _items(plain)
+                plain = []
+            if level:
                 yield markdown.heading(level, text)
-            elif rows[0].mono and len(rows) > 1:
+            elif is_code:
                 yield markdown.fence(code_lines(rows))
             else:
-                yield _items(rows)
+                plain += rows
+        if plain:
+            yield _items(plain)
 
-    def _runs(self, block: TextBlock) -> Iterable[list[TextRow]]:
-        def style(row: TextRow) -> tuple[bool, float, bool]:
-            is_listed = row.bold and _key(row.text) in self.listed
-            return row.mono, self._large(row) and row.size, is_listed
+    def _runs(self, block: TextBlock, page: int) -> Iterable[list[TextRow]]:
+        def style(row: TextRow) -> tuple[bool, float, int, bool]:
+            large = self._large(row) and row.size
+            return row.mono, large, self._listed(row.text, page), row.bold
 
         return (list(rows) for _, rows in groupby(block, style))
+
+    def _listed(self, text: str, page: int) -> int:
+        """The level of a heading that the outline has on this page, 0 for other text."""
+        listed = self.listed.get(_key(text)) if self.listed else None
+        return listed.level if listed and (page in listed.pages or not listed.pages) else 0
 
     def _large(self, row: TextRow) -> bool:
         return row.size >= self.body * HEADING_SCALE
 
-    def _level(self, rows: Sequence[TextRow], text: str, *, alone: bool) -> int:
+    def _level(self, rows: Sequence[TextRow], text: str, page: int, after: TextRow | None) -> int:
         """The heading's level, 0 for other text."""
+        if not _may_head(rows, text):
+            return 0
+        if listed := self._listed(text, page):
+            return listed
+        first = rows[0]
+        if self.styles and (first.size, first.bold) not in self.styles:
+            return 0
+        if first.size in self.levels:
+            return self.levels[first.size]
         if (
-            len(text) > LONGEST_HEADING
-            or len(rows) > LONGEST_TITLE_ROWS
-            or not re.search(r"[^\W\d_]{2}", text)
+            any(row.mono for row in rows)
+            or len(text) > 80
+            or text[-1] in ".,;:"
+            or not (text[0].isupper() or text[0].isdigit())
+            or _LABEL.match(text)
         ):
             return 0
-        if (listed := self.listed.get(_key(text))) and (
-            rows[0].bold or (alone and rows[0].size > self.body)
-        ):
-            return listed
-        if rows[0].size in self.levels:
-            return self.levels[rows[0].size]
-        stands_out = (
-            all(row.bold and not row.mono for row in rows)
-            and len(text) <= 80
-            and text[-1] not in ".,;:"
-            and (text[0].isupper() or text[0].isdigit())
-        )
-        return len(self.levels) + 1 if stands_out else 0
+        level = len(self.levels) + 1
+        if all(row.bold for row in rows):
+            is_term = after and after.box.x0 > first.box.x0 + first.size and not text.isupper()
+            return 0 if is_term else level
+        is_numbered = len(rows) == 1 and _SECTION.match(text) and self.sections[text] == 1
+        return level if is_numbered else 0
+
+
+def _may_head(rows: Sequence[TextRow], text: str) -> bool:
+    """Whether the text of rows may be that of a heading."""
+    return (
+        len(text) <= LONGEST_HEADING
+        and len(rows) <= LONGEST_TITLE_ROWS
+        and re.search(r"[^\W\d_]{2}", text) is not None
+        and not any(_CONTENTS.search(row.text) for row in rows)
+    )
 
 
 def _key(text: str) -> str:
     """A heading without number, spaces and case, which differ between outline and page."""
-    return re.sub(r"[\W_]+", "", re.sub(r"^[\dIVX.]+\s+", "", text)).lower()
+    return re.sub(r"[\W_]+", "", _NUMBER.sub("", text)).lower()
 
 
 def _paragraph(rows: Sequence[TextRow]) -> str:

@@ -92,6 +92,85 @@ def test_the_outline_gives_levels_to_bold_headings() -> None:
     assert "# Fruit\n" in text and "\n## Apples\n" in text
 
 
+def sheet(*rows: tuple[str, float, str]) -> pymupdf.Document:
+    """A page of rows: text, size, and "bold" or ""; lines of text are close to each other."""
+    document = pymupdf.open()
+    page, y = document.new_page(width=A4[0], height=A4[1]), 90.0
+    for text, size, weight in rows:
+        y += 1.15 * size
+        page.insert_text((72, y), text, fontsize=size, fontname="hebo" if weight else "helv")
+    return document
+
+
+def headings(document: pymupdf.Document) -> list[str]:
+    lines = read(document.tobytes(), "a.pdf").text.splitlines()
+    return [line for line in lines if line.startswith("#")]
+
+
+LINES = [(LOREM[at : at + 70].strip(), 10.0, "") for at in (0, 70, 140)]
+
+
+def test_a_bold_line_right_above_its_paragraph_is_a_heading() -> None:
+    document = sheet(("Fruit of the north", 10, "bold"), *LINES, *LINES)
+    assert headings(document) == ["# Fruit of the north"]
+
+
+def test_a_bold_line_inside_of_a_paragraph_does_not_end_it() -> None:
+    rows = [*LINES, ("and this is a hyphen-", 10.0, "bold"), ("ated word of it.", 10.0, ""), *LINES]
+    assert (
+        "and this is a hyphenated word of it. The brown"
+        in read(sheet(*rows).tobytes(), "a.pdf").text
+    )
+
+
+def test_lines_of_contents_captions_and_labels_are_no_headings() -> None:
+    contents = [(f"{at} Fruit {'. ' * 30}{at}", 14.0, "bold") for at in range(1, 5)]
+    bold = ["Table 3: Prices of fruit", "Figure 1.2", "Note", "Warning!"]
+    rows = [row for text in bold for row in ((text, 10.0, "bold"), *LINES)]
+    assert headings(sheet(*contents, *rows, ("Pears", 14, "bold"), *LINES)) == ["# Pears"]
+
+
+def test_a_bold_term_above_its_indented_meaning_is_no_heading() -> None:
+    document = sheet(*LINES, *LINES)
+    document[0].insert_text((72, 400), "Quince", fontsize=10, fontname="hebo")
+    document[0].insert_text((100, 412), "a fruit that is cooked before it is eaten", fontsize=10)
+    assert headings(document) == []
+
+
+def test_a_numbered_line_is_a_heading_unless_it_is_repeated() -> None:
+    rows = [("2.1 Apples of the north", 10.0, ""), *LINES, ("2.2 Pears", 10.0, ""), *LINES]
+    document = sheet()
+    for at, (text, size, _) in enumerate(rows):
+        y = 100 + 12 * at + 30 * (at >= 1) + 30 * (at >= 4) + 30 * (at >= 5)
+        document[0].insert_text((72, y), text, fontsize=size)
+        if at:  # the first one is the running title of another page
+            continue
+        document.new_page().insert_text((72, 300), text, fontsize=size)
+    assert headings(document) == ["# 2.2 Pears"]
+
+
+def test_the_number_of_a_chapter_and_its_title_are_one_heading() -> None:
+    document = sheet(("Chapter 3", 16, "bold"), ("Of apples", 22, "bold"), *LINES, *LINES)
+    assert headings(document) == ["# Chapter 3 Of apples"]
+
+
+def test_headings_look_like_those_of_the_outline() -> None:
+    rows = [row for name in "ABCDE" for row in ((f"Fruit {name}", 14.0, ""), *LINES)]
+    document = sheet(*rows, ("Sold here", 10, "bold"), *LINES)
+    assert len(headings(document)) == 6
+    document.set_toc([[1, f"Fruit {name}", 1] for name in "ABCDE"])
+    assert headings(document) == [f"# Fruit {name}" for name in "ABCDE"]
+
+
+def test_a_heading_of_the_outline_that_is_run_into_its_paragraph_is_found() -> None:
+    first, *rest = LINES
+    document = sheet((f"1.1. Fruit. {first[0]}", 10, ""), *rest)
+    assert headings(document) == []
+    document.set_toc([[1, "1.1 Fruit", 1]])
+    text = read(document.tobytes(), "a.pdf").text
+    assert text.startswith(f"# 1.1. Fruit.\n\n{first[0]}")
+
+
 def test_an_encrypted_file_is_reported_as_such_and_one_that_restricts_printing_is_read() -> None:
     locked = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "owner_pw": "owner"}
     with pytest.raises(
