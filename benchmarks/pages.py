@@ -1,9 +1,11 @@
-"""PDFs with tables whose cells are known: `python -m benchmarks reading --make DIR`.
+"""PDFs with known tables and headings: `python -m benchmarks reading --data DIR --make COUNT`.
 
 Each page is made of prose, lists, formulas and tables, chosen by a seed. Beside `NAME.pdf` stand
-`NAME.txt`, its text in reading order, and `NAME.json`, the rows of its tables. pymupdf always sets
-the pages, LibreOffice and LaTeX do where they are installed: each places words in its own way. Most
-tables have no ruled lines.
+`NAME.txt`, its text in reading order, and `NAME.json`, the rows of its tables and its headings.
+pymupdf always sets the pages, LibreOffice and LaTeX do where they are installed: each places words
+in its own way. Most tables have no ruled lines. Headings are larger, bold, numbered, in capitals or
+in the text size, in one column or two, with an outline or without, among captions, labels, terms
+and bold words that are none.
 """
 
 from __future__ import annotations
@@ -20,9 +22,28 @@ from random import Random
 import pymupdf
 
 from benchmarks.store import say
+from mcpvectordb.ingest.ocr import Picture
 
-Block = "str | list[str] | tuple[str, str] | Table"
-"""A paragraph, the items of a list, a formula with its number, or a table."""
+Block = "str | list[str] | tuple[str, str] | Table | Heading | Bold"
+"""A paragraph, the items of a list, a formula with its number, a table, or a line by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading as it is shown: its text, the size beyond that of the text, and its weight."""
+
+    text: str
+    level: int
+    larger: float
+    bold: bool
+    space: float  # lines above it
+
+
+@dataclass(frozen=True, slots=True)
+class Bold:
+    """A bold line that is no heading: a caption, a label or a term."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +104,35 @@ class Author:
             blocks += [self.formula() for _ in range(3)] + [self.prose()]
         return Sheet(self.words(2, 4), blocks, columns, pick([8, 9, 10, 11]), pick([True, False]))
 
+    def chapter(self) -> Sheet:
+        """Some pages of sections."""
+        pick, chance = self.random.choice, self.random.random
+        look = pick(["larger", "bold", "both", "numbered", "capitals"])
+        numbered = look == "numbered" or chance() < 0.4
+        space, blocks, numbers = pick([0.0, 0.5, 1.0]), [], [0, 0]
+        for at in range(self.random.randint(8, 16)):
+            level = 1 if at == 0 or chance() < 0.4 else 2
+            numbers = [numbers[0] + 1, 0] if level == 1 else [numbers[0], numbers[1] + 1]
+            text = self.words(1, 6)
+            text = text.upper() if look == "capitals" and level == 1 else text
+            if numbered:
+                text = f"{'.'.join(map(str, numbers[:level]))} {text}"
+            larger = {"larger": 5 - level, "both": 5 - 2 * level}.get(look, 0)
+            blocks += [Heading(text, level, larger, look != "larger", space), self.prose()]
+            other = self.random.randint(0, 7)
+            if other == 0:
+                blocks += [Bold(f"{pick(['Table', 'Figure'])} {at}: {self.words(2, 5)}")]
+            elif other == 1:
+                blocks += [Bold(pick(["Note", "Warning"])), self.prose()]
+            elif other == 2:
+                blocks += [self.list()]
+            elif other == 3:
+                blocks += [Bold(f"{self.words(3, 6)}.")]
+            elif other == 4:
+                blocks += [self.table(2)]
+            blocks += [self.prose() for _ in range(self.random.randint(0, 2))]
+        return Sheet(self.words(2, 4), blocks, pick([1, 1, 2]), pick([9, 10, 11]), chance() < 0.5)
+
     def list(self) -> list[str]:
         """Items, some longer than a line."""
         return [self.words(2, 14) for _ in range(self.random.randint(3, 5))]
@@ -132,6 +182,8 @@ def text_of(sheet: Sheet) -> str:
     for block in sheet.blocks:
         if isinstance(block, Table):
             parts.append("\n".join(" ".join(row) for row in block.rows))
+        elif isinstance(block, Heading | Bold):
+            parts.append(block.text)
         else:
             parts.append(block if isinstance(block, str) else "\n".join(block))
     return "\n\n".join(parts)
@@ -152,6 +204,7 @@ class Typesetter:
         self.font = "tiro" if sheet.serif else "helv"
         self.width = (RIGHT - LEFT - GUTTER * (sheet.columns - 1)) / sheet.columns
         self.column, self.y, self.top = 0, TOP, TOP
+        self.outline: list[list[int | str]] = []
 
     def pdf(self) -> bytes:
         """The page."""
@@ -161,6 +214,20 @@ class Typesetter:
         for block in self.sheet.blocks:
             if isinstance(block, Table):
                 self._table(block)
+            elif isinstance(block, Heading):
+                self._advance(block.space)
+                size = self.sheet.size + block.larger
+                self._room(4)
+                for line in self._wrapped(block.text, 0.75 * self.width):
+                    self._line(self.left, line, size, bold=block.bold)
+                    self._advance(size / self.sheet.size)
+                self._advance(block.space / 2 - 0.7)
+                self.outline.append([block.level, block.text, len(self.document)])
+            elif isinstance(block, Bold):
+                self._room(2)
+                for line in self._wrapped(block.text, 0.9 * self.width):
+                    self._line(self.left, line, bold=True)
+                    self._advance(1)
             elif isinstance(block, str):
                 self._paragraph(block, self.left, self.width)
             elif isinstance(block, tuple):
@@ -195,9 +262,11 @@ class Typesetter:
                 self.page, self.column = self.document.new_page(), 0
                 self.y = self.top = TOP
 
-    def _line(self, x: float, text: str, size: float = 0) -> None:
-        size = size or self.sheet.size
-        self.page.insert_text((x, self.y + size), text, fontname=self.font, fontsize=size)
+    def _line(self, x: float, text: str, size: float = 0, *, bold: bool = False) -> None:
+        size, font = size or self.sheet.size, self.font
+        if bold:
+            font = "tibo" if self.sheet.serif else "hebo"
+        self.page.insert_text((x, self.y + size), text, fontname=font, fontsize=size)
 
     def _paragraph(self, text: str, left: float, width: float) -> None:
         shift = left - self.left
@@ -337,6 +406,45 @@ def _tabular(table: Table, columns: int) -> str:
     return rf"\noindent {text}\end{{tabular}}"
 
 
+# --- pictures of pages
+
+SCANS: dict[str, str] = {
+    "print": "river mountain office cover winter summer nation paper report narrow between people",
+    "turned by 90": "",
+    "turned by 180": "",
+    "turned by 270": "",
+    "faint and noisy": "",
+    "Russian": "река гора работа зима лето народ бумага время человек система город вопрос",
+    "Greek": "ποταμός βουνό γραφείο χειμώνας καλοκαίρι έθνος χαρτί χρόνος άνθρωπος σύστημα πόλη",
+    "Chinese": "河流 山脉 办公室 冬天 夏天 国家 纸张 报告 时间 人民 系统 城市 问题",
+    "Arabic": "نهر جبل مكتب شتاء صيف أمة ورق تقرير وقت شعب نظام مدينة سؤال",
+}
+"""Kinds of pictures and their words; those without any have the words of print."""
+
+
+def scan(kind: str, seed: int) -> tuple[Picture, str]:
+    """A picture of a page of this kind, and its text."""
+    random = Random(seed)
+    known = (SCANS[kind] or SCANS["print"]).split()
+    text = ". ".join(" ".join(random.choices(known, k=9)) for _ in range(12))
+    document = pymupdf.open()
+    page = document.new_page(width=420, height=300)
+    style = "font-size:12pt;font-family:serif"
+    page.insert_htmlbox((30, 30, 390, 280), f"<p style='{style}'>{text}</p>")
+    turn = int(kind.rpartition(" ")[2]) if kind.startswith("turned") else 0
+    page.set_rotation(turn)
+    drawn = page.get_pixmap(dpi=300, colorspace="gray", alpha=False)
+    grey = bytes(drawn.samples)
+    if kind == "faint and noisy":
+        noise = random.randbytes(4096)
+        faint = bytes(110 + each * 145 // 255 for each in range(256))
+        grey = bytes(
+            max(0, each - noise[at * 31 % 4096] // 4)
+            for at, each in enumerate(grey.translate(faint))
+        )
+    return Picture(drawn.width, drawn.height, grey), text
+
+
 def make(folder: Path, count: int, seed: int) -> None:
     """Write so many pages from each program that is installed."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -345,6 +453,14 @@ def make(folder: Path, count: int, seed: int) -> None:
         sheet = author.sheet()
         setter = Typesetter(sheet, author.random.choice([8, 12, 20]), author.random.random() < 0.4)
         _keep(folder / f"mupdf-{at:03}.pdf", sheet, setter.pdf())
+    for at in range(count):
+        author = Author(seed + 2000 + at)
+        sheet = author.chapter()
+        setter = Typesetter(sheet, 12, False)
+        setter.pdf()
+        if author.random.random() < 0.4:
+            setter.document.set_toc(setter.outline)
+        _keep(folder / f"headings-{at:03}.pdf", sheet, bytes(setter.document.tobytes()))
     for name, program, ending, write in (
         ("office", "soffice", "html", html_of),
         ("latex", "pdflatex", "tex", latex_of),
@@ -383,4 +499,6 @@ def _keep(path: Path, sheet: Sheet, pdf: bytes) -> None:
         path.write_bytes(pdf)
     path.with_suffix(".txt").write_text(text_of(sheet), "utf-8")
     tables = [block.rows for block in sheet.blocks if isinstance(block, Table)]
-    path.with_suffix(".json").write_text(json.dumps(tables), "utf-8")
+    headings = [block.text for block in sheet.blocks if isinstance(block, Heading)]
+    known = {"tables": tables, "headings": [sheet.title, *headings] if headings else []}
+    path.with_suffix(".json").write_text(json.dumps(known), "utf-8")

@@ -1,10 +1,13 @@
 """How well files are read: `python -m benchmarks reading --data DIR`.
 
 DIR holds files and, beside each, the text that is expected of it: `NAME.html` and `NAME.txt`,
-`NAME.pdf` and `NAME.txt`, and perhaps the rows of its tables in `NAME.json`. `--make COUNT` fills
-it with PDFs, `--make-pages COUNT` with web pages of seven kinds. This library reads them beside
-the other readers that are installed. Words are compared without markup; a file that cannot be read
-counts as empty.
+`NAME.pdf` and `NAME.txt`, and perhaps its tables (their rows) and headings in `NAME.json`. `--make
+COUNT` fills it with PDFs of this kind, `--make-pages COUNT` with web pages of seven kinds. This
+library reads them beside the other readers that are installed. Words are compared without markup; a
+file that cannot be read counts as empty.
+
+`--scans COUNT` makes so many pictures of each kind instead, upright, turned, faint, and in scripts
+that OCR was not asked for: their text is right, or nothing is stored.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import subprocess
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
@@ -27,15 +30,19 @@ from statistics import fmean
 from typing import TypeVar
 
 from benchmarks import page_kinds, report
-from benchmarks.pages import make
+from benchmarks.pages import SCANS, make, scan
 from benchmarks.store import say
 from mcpvectordb import InvalidInput, MCPVectorDBError
+from mcpvectordb.config import Config
+from mcpvectordb.errors import NoText
 from mcpvectordb.ingest import formats
+from mcpvectordb.ingest.ocr import SURE, Tesseract
 from mcpvectordb.records import Source
 
 T = TypeVar("T")
 OURS = "mcpvectordb"
 RUN = 4  # words in a row that are compared for the F1 of a text
+RIGHT = 0.9  # of the expected words; with fewer, a scan is read wrongly
 LOST = 0.5  # of the expected words; with fewer, the text is lost
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 
@@ -46,11 +53,12 @@ Rows = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A file, its expected text, the rows of its tables if they are known, its number of pages."""
+    """A file, its expected text, its tables and headings if they are known, its pages."""
 
     path: Path
     expected: str
     tables: list[Rows]
+    headings: list[str]
     pages: int
 
 
@@ -88,6 +96,9 @@ class Reader:
 def main(arguments: list[str]) -> None:
     """Read the options, measure, print."""
     options = _options(arguments)
+    if options.scans:
+        report.show(measure_scans(options.scans, options.seed), [], as_json=options.json)
+        return
     if options.make:
         make(options.data, options.make, options.seed)
     if options.make_pages:
@@ -115,8 +126,9 @@ def load(folder: Path) -> list[Sample]:
         expected = path.with_suffix(".txt")
         if path.suffix not in (".txt", ".json") and path.is_file() and expected.exists():
             cells = path.with_suffix(".json")
-            tables = json.loads(cells.read_text("utf-8")) if cells.exists() else []
-            samples.append(Sample(path, expected.read_text("utf-8"), tables, _pages(path)))
+            known = json.loads(cells.read_text("utf-8")) if cells.exists() else {}
+            marked = known.get("tables", []), known.get("headings", [])
+            samples.append(Sample(path, expected.read_text("utf-8"), *marked, _pages(path)))
     if not samples:
         raise InvalidInput(f"{folder} has no file with an expected text (NAME.txt) beside it")
     return samples
@@ -133,6 +145,7 @@ def measure(kind: str, reader: Reader, samples: Sequence[Sample], *, verbose: bo
     with contextlib.suppress(Exception):
         reader.read(samples[0].path)  # imports are not what is measured
     grades, before = [], _cpu()
+    wanted, right, extra = 0, 0, 0
     for sample in samples:
         try:
             text = reader.read(sample.path)
@@ -140,6 +153,11 @@ def measure(kind: str, reader: Reader, samples: Sequence[Sample], *, verbose: bo
             say(f"{reader.name} cannot read {sample.path.name}: {error}")
             text = ""
         grades.append(grade(text, sample.expected, sample.tables))
+        if sample.headings:
+            found = Counter(markdown_headings(text))
+            known = Counter(" ".join(words(each)) for each in sample.headings)
+            wanted, right = wanted + known.total(), right + (found & known).total()
+            extra += (found - known).total()
         if verbose:
             last = grades[-1]
             figures = (last.f1, last.kept, last.order, last.relations, last.rows)
@@ -158,6 +176,7 @@ def measure(kind: str, reader: Reader, samples: Sequence[Sample], *, verbose: bo
         "lost": sum(each.kept < LOST for each in grades),
         "cell relations": _mean(each.relations for each in grades),
         "rows on a line": _mean(each.rows for each in grades),
+        "headings (extra)": f"{right} of {wanted} ({extra})" if wanted else "–",
         "CPU ms/page": 1000 * (_cpu() - before) / pages,
     }
 
@@ -196,6 +215,12 @@ def markdown_tables(text: str) -> list[Rows]:
             rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines]
             tables.append([row for row in rows if not set("".join(row)) <= set("-: ")])
     return tables
+
+
+def markdown_headings(text: str) -> list[str]:
+    """The words of each heading of a Markdown text."""
+    plain = re.sub(r"(?ms)^(`{3,}).*?^\1", "", text)
+    return [" ".join(words(each)) for each in re.findall(r"(?m)^#+ +(.+)$", plain)]
 
 
 def _relations(tables: Sequence[Rows]) -> Counter[tuple[str, str, str]]:
@@ -245,6 +270,33 @@ def _runs(some: Sequence[str]) -> Counter[tuple[str, ...]]:
     return Counter(
         tuple(some[i : i + length]) for i in range(len(some) - length + 1 if some else 0)
     )
+
+
+# Scans
+
+
+def measure_scans(count: int, seed: int) -> list[report.Row]:
+    """How OCR of English treats pictures of each kind: right, refused, or wrong and stored."""
+    program = Tesseract.found(replace(Config.from_env(), ocr_languages="eng"))
+    if not program:
+        raise InvalidInput("OCR needs the extra mcpvectordb[ocr]")
+    rows = []
+    for kind in SCANS:
+        outcomes, before = Counter[str](), _cpu()
+        for at in range(count):
+            picture, expected = scan(kind, seed + at)
+            try:
+                read = program.read_upright(picture)
+            except NoText:
+                outcomes["refused"] += 1
+                continue
+            kept = grade(read.text, expected).kept
+            noted = read.confidence < SURE
+            outcomes["right" if kept >= RIGHT else "wrong, noted" if noted else "wrong"] += 1
+        shown = {each: outcomes[each] for each in ("right", "refused", "wrong, noted", "wrong")}
+        milliseconds = 1000 * (_cpu() - before) / count
+        rows.append({"picture": kind, "pages": count, **shown, "CPU ms/page": milliseconds})
+    return rows
 
 
 # Readers
@@ -343,7 +395,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--data",
         type=Path,
-        required=True,
         metavar="DIR",
         help="a folder of files, each with its expected text as NAME.txt",
     )
@@ -366,4 +417,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--each", action="store_true", help="also the figures of every file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    return parser.parse_args(arguments)
+    parser.add_argument("--scans", type=int, default=0, metavar="COUNT", help="measure OCR instead")
+    options = parser.parse_args(arguments)
+    if not options.data and not options.scans:
+        parser.error("--data or --scans is needed")
+    return options
