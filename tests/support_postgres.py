@@ -111,7 +111,7 @@ TABLES = (
     "totals libraries library_notes documents former_ids document_chunks document_words "
     "document_terms document_embeddings contexts context_tags context_images context_chunks "
     "context_words context_terms context_spellings context_spelling_terms context_embeddings "
-    "stores vectors vector_embeddings"
+    "stores vectors vector_embeddings document_fields context_fields vector_fields"
 ).split()
 
 
@@ -150,6 +150,15 @@ _WHOLE = (
     "SELECT key, chunks FROM mcpvectordb.documents WHERE chunks > 0",
     "SELECT owner, count(*) FROM mcpvectordb.document_chunks GROUP BY owner",
 )
+_FIELDS = (
+    "SELECT {key}, t FROM mcpvectordb.{items}, mcpvectordb.field_terms(fields) AS t",
+    "SELECT item, term FROM mcpvectordb.{fields}",
+)
+_INDEXED = (
+    {"items": "documents", "key": "key", "fields": "document_fields"},
+    {"items": "contexts", "key": "id", "fields": "context_fields"},
+    {"items": "vectors", "key": "key", "fields": "vector_fields"},
+)
 _WORDS = (
     {"items": "document_chunks", "shelf": "document", "words": "document_words",
      "terms": "document_terms", "split": "words || split_part(words, E'\\n', 1)"},
@@ -161,12 +170,13 @@ _WORDS = (
 
 
 def problems(url: str) -> list[Any]:
-    """What contradicts itself: statistics, postings, documents in part, embeddings of nothing."""
+    """What contradicts itself: statistics, postings, terms, documents in part, lone embeddings."""
     pairs = [_WHOLE] + [
         (one.format(**names), other.format(**names))
         for one, other in (_COUNTED, _TERMS, _POSTINGS)
         for names in _WORDS
     ]
+    pairs += [(_FIELDS[0].format(**names), _FIELDS[1].format(**names)) for names in _INDEXED]
     both = [(a, b) for one, other in pairs for a, b in ((one, other), (other, one))]
     statements = [f"({one}) EXCEPT ALL ({other})" for one, other in both] + [
         f"SELECT chunk FROM mcpvectordb.{shelf}_embeddings WHERE chunk NOT IN "

@@ -111,8 +111,9 @@ def compile(
     bindings: list[Any] = []
     for condition in checked:
         name, *keys = _known_path(condition.field, columns)
+        found = dialect.looked_up(condition, metadata, keys) if keys else None
         operand = dialect.metadata(metadata, keys) if keys else dialect.column(columns[name])
-        sql, bound = dialect.compile(condition, operand)
+        sql, bound = found or dialect.compile(condition, operand)
         tests.append(f"({sql})")
         bindings += bound
     return " AND ".join(tests) or EVERYTHING, bindings

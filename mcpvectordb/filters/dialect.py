@@ -227,6 +227,10 @@ class FilterDialect:
             value,
         )
 
+    def looked_up(self, condition: Condition, expression: str, keys: Sequence[str]) -> Piece | None:
+        """A condition on metadata by an index of all of it, where there is one that can tell."""
+        return None
+
     def has_key(self, expression: str, keys: Sequence[str]) -> Piece:
         """A test whether a JSON object has a value, or null, under nested keys."""
         return sql("{kind} IS NOT NULL", self.metadata(expression, keys))

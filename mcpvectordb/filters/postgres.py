@@ -3,16 +3,30 @@
 Its types are static: a value is compared as text or as a number, and metadata is of the type json,
 which keeps numbers as they were written. What SQLite does by itself or by Python is done by
 functions of the schema (postgres/migrations).
+
+Most conditions on metadata are looked up in an index of it (`field_terms` there): its terms are the
+path, a letter for the kind and the value, and these compare as the values do.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import struct
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from mcpvectordb.dates import Period
-from mcpvectordb.filters.dialect import FilterDialect, Operand, Piece, sql
+from mcpvectordb.filters.dialect import (
+    FilterDialect,
+    Operand,
+    Piece,
+    canonical_json,
+    is_number,
+    sql,
+)
+from mcpvectordb.records import Condition
 
 
 class PostgresDialect(FilterDialect):
@@ -38,6 +52,24 @@ class PostgresDialect(FilterDialect):
     def metadata(self, expression: str, keys: Sequence[str]) -> Operand:
         """The operand of the value under nested keys of a JSON object."""
         return _of_json(_at(expression, keys))
+
+    def looked_up(self, condition: Condition, expression: str, keys: Sequence[str]) -> Piece | None:
+        """A condition on metadata by its index; None if that does not know the exact answer."""
+        if expression not in _INDEXES:
+            return None
+
+        def having(operator: str) -> Piece | None:
+            found = lookup(condition._replace(operator=operator), keys)
+            test = f"EXISTS (SELECT FROM {_INDEXES[expression]} AND "
+            return found and Piece(f"{test}{found.sql})", found.bindings)
+
+        opposite = {"ne": "eq", "not_in": "in", "not_exists": "exists"}.get(condition.operator)
+        same, known = having(opposite or condition.operator), having("exists")
+        if opposite is None or same is None or known is None:
+            return same
+        if opposite == "exists":
+            return Piece(f"NOT {same.sql}", same.bindings)
+        return Piece(f"{known.sql} AND NOT {same.sql}", known.bindings + same.bindings)
 
     def folded(self, operand: Operand) -> Operand:
         """The operand with the case of its strings folded."""
@@ -114,6 +146,88 @@ def _of_json(value: Piece) -> Operand:
         ),
     )
     return bare._replace(value=bare.text)
+
+
+# --- conditions as terms of the index of metadata
+
+_INDEXES = {
+    "d.fields": "document_fields f WHERE f.item = d.key",
+    "x.fields": "context_fields f WHERE f.item = x.id",
+    "v.fields": "vector_fields f WHERE f.item = v.key",
+}
+_LONGEST = 100  # characters of a path or value that a term has, before a hash of it
+_EXACT = 2**53  # whole numbers below it are told apart
+_ESCAPE = "\ufdd0"  # of texts that PostgreSQL stores otherwise (postgres/connection.py)
+
+
+def lookup(condition: Condition, keys: Sequence[str]) -> Piece | None:
+    """The condition on a term that an item has exactly if its metadata fulfils a condition."""
+    _, operator, value, case_sensitive = condition
+    place = _short(json.dumps(keys, ensure_ascii=False, separators=(",", ":")))
+    members = value if operator == "in" else [value] if operator != "exists" else []
+    if _ESCAPE in place or any(
+        (isinstance(each, str) and (not case_sensitive or _ESCAPE in each))
+        or (is_number(each) and abs(each) >= _EXACT)
+        or isinstance(each, list | tuple | dict)
+        for each in members
+    ):
+        return None
+    match operator:
+        case "eq":
+            return _one_of([place + _term(value)])
+        case "array_contains":
+            return _one_of([f"{place}m{_term(value)}"])
+        case "is_null":
+            return _one_of([place + _term(None)])
+        case "exists" | "is_not_null":
+            return _between(f"{place}a", f"{place}z")
+        case "in":
+            # A text is also that of a number, as it is written.
+            if any(isinstance(each, str) and each[:1] in "-0123456789" for each in members):
+                return None
+            texts = [
+                each if isinstance(each, str) else canonical_json(json.dumps(each))
+                for each in members
+            ]
+            values = [each for each in members if not isinstance(each, str)]
+            values += [text == "true" for text in texts if text in ("true", "false")]
+            return _one_of([place + _term(each) for each in (*texts, *values)])
+        case "gt" | "gte" | "lt" | "lte" if not isinstance(value, str) or len(value) < _LONGEST:
+            # The same number, or text that says it, is before what follows it.
+            kind, after = ("s", "\x01") if isinstance(value, str) else ("n", "t")
+            bound = place + _term(value) + (after if operator in ("gt", "lte") else "")
+            if operator.startswith("gt"):
+                return _between(bound, place + chr(ord(kind) + 1))
+            return _between(place + kind, bound)
+    return None
+
+
+def _term(value: Any) -> str:
+    """A value as `field_terms` writes it."""
+    if value is None:
+        return "z"
+    if isinstance(value, str):
+        return f"s{_short(value)}"
+    if isinstance(value, bool):
+        return f"b{json.dumps(value)}"
+    raw = struct.pack(">d", value + 0.0)
+    return f"nm{bytes(255 - each for each in raw).hex()}" if value < 0 else f"np{raw.hex()}"
+
+
+def _short(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return text[:_LONGEST] + hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _one_of(terms: list[str]) -> Piece:
+    return (
+        Piece("f.term = ?", tuple(terms)) if len(terms) == 1 else Piece("f.term = ANY(?)", (terms,))
+    )
+
+
+def _between(first: str, after: str) -> Piece:
+    return Piece("f.term >= ? AND f.term < ?", (first, after))
 
 
 POSTGRES = PostgresDialect()

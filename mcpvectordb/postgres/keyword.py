@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,6 +78,8 @@ class PostgresKeywordIndex(KeywordIndex):
         without = f" NOT ({query.excluded})" if query.excluded else ""
         expression = self._parsed(f"({query.match}){without}")
         listed = chosen(sql, allowed, self._listed_rows)
+        if allowed.conditions and listed.select == LISTED and len(listed.bindings[0]) > TESTED:
+            listed = allowed
         best, total, having = self._ranked(sql, expression, listed, limit)
         frequencies = {
             name: having[self._parsed(name).phrases[0]]
@@ -97,7 +100,7 @@ class PostgresKeywordIndex(KeywordIndex):
 
     def searched(self, sql: Sql, allowed: Allowed) -> int:
         """How many rows are searched: of a filter that leaves many, all of its origins."""
-        count = few(sql, allowed)
+        count = few(sql, chosen(sql, allowed, self._listed_rows))
         if count is not None:
             return count
         totals = f"SELECT items FROM ({_TOTALS}) AS all_rows"
@@ -222,12 +225,21 @@ class PostgresKeywordIndex(KeywordIndex):
             order += f"LIMIT {limit:d}"
         tables, origins = self._tables, searched(sql, allowed)
         weight = self._weight if title_weight is None else title_weight
+        found = Select("s")
+        if allowed.conditions and limit is not None:
+            # Of many, the best are tested until there are enough.
+            test = allowed_one(allowed, "ranked.item")
+            source = f"(SELECT * FROM s {order.partition('LIMIT')[0]}) AS ranked WHERE {test.sql}"
+            found, allowed = Select(source, test.bindings), Allowed(origins=allowed.origins)
         # The postings count an occurrence in a title twice.
         if expression.is_any_term and (not tables.titled or weight == 2):
-            statement = _any_term(tables, expression, origins, allowed, order)
+            statement = _any_term(tables, expression, origins, allowed)
         else:
-            statement = _any_expression(tables, expression, origins, allowed, weight, order)
-        rows: list[Any] = sql.execute(statement.sql, statement.bindings).fetchall()
+            statement = _any_expression(tables, expression, origins, allowed, weight)
+        rows: list[Any] = sql.execute(
+            f"{statement.sql} UNION ALL (SELECT item, score, NULL FROM {found.sql} {order})",
+            (*statement.bindings, *found.bindings),
+        ).fetchall()
         [(total, having)] = [(score, counts) for item, score, counts in rows if item is None]
         ranked = [(item, score) for item, score, _ in rows if item is not None]
         distinct = dict.fromkeys(expression.phrases)
@@ -253,12 +265,12 @@ class PostgresMemoryFulltext(MemoryFulltext):
 
 # --- what a search may find, looked up once for all of its statements
 #
-# A condition on metadata parses the JSON of every document, about a microsecond each. A search
-# would do that for each retriever and for the count of rows by which it is decided how to search.
-# So the ids are looked up once in a transaction, up to so many that comparing all of them is the
-# way to search.
+# A search would look up what a filter allows for each retriever, and for the count of rows by which
+# it is decided how to search. So the ids are looked up once in a transaction, up to so many that
+# comparing all of them is the way to search. Of more, what ranks first is tested one by one.
 
 LISTED = "SELECT unnest(?::bigint[])"  # the select of ids that are known
+TESTED = 2_000  # of more, what ranks first by words is tested, although a list is known
 
 
 def searched(sql: Sql, allowed: Allowed) -> list[int]:
@@ -278,20 +290,34 @@ def searched(sql: Sql, allowed: Allowed) -> list[int]:
 
 
 def chosen(sql: Sql, allowed: Allowed, most: int) -> Allowed:
-    """The same ids as a list, if these are no more than `most`; otherwise `allowed` itself."""
+    """The same ids as a list, if these are at most two fifths of `most`; otherwise `allowed`.
+
+    If the planner expects more, none is looked up: to test some costs less than to list all.
+    """
+    most = most * 2 // 5
     if not allowed.select:
         return allowed
     kept = cast(Session, sql).kept
     key = (allowed.select, repr(allowed.bindings))
     if key not in kept:
-        rows: list[Any] = sql.execute(
-            f"SELECT * FROM ({allowed.select}) AS chosen LIMIT {most + 1}", allowed.bindings
-        ).fetchall()
-        ids = [id for (id,) in rows]
-        few = Allowed(LISTED, (ids,), origins=allowed.origins)
-        kept[key] = few if len(ids) <= most else allowed
+        kept[key] = allowed
+        plan = sql.execute(f"EXPLAIN (FORMAT JSON) {allowed.select}", allowed.bindings).get
+        if not allowed.conditions or json.loads(plan)[0]["Plan"]["Plan Rows"] <= 0.8 * most:
+            rows: list[Any] = sql.execute(
+                f"SELECT * FROM ({allowed.select}) AS chosen LIMIT {most + 1}",
+                allowed.bindings,
+            ).fetchall()
+            if len(rows) <= most:
+                kept[key] = Allowed(LISTED, ([id for (id,) in rows],), origins=allowed.origins)
     found: Allowed = kept[key]
     return found
+
+
+def allowed_one(allowed: Allowed, id: str) -> Select:
+    """The condition that an id is allowed, by a look-up of this one alone."""
+    # As EXISTS it might become a join, which reads all that are allowed.
+    test = f"(SELECT TRUE FROM ({allowed.select}) AS one (id) WHERE one.id = {id})"
+    return Select(test, allowed.bindings)
 
 
 # --- the words of a text as FTS5 indexes them
@@ -457,12 +483,12 @@ def _saturated(weight: str, tokens: str) -> str:
 
 
 def _any_term(
-    tables: WordTables, expression: Expression, origins: list[int], allowed: Allowed, order: str
+    tables: WordTables, expression: Expression, origins: list[int], allowed: Allowed
 ) -> Select:
-    """(item, score, frequencies) of rows that have any of some terms, after one without an item.
+    """The scores `s` (item, score) of rows that have any of some terms, and what they depend on.
 
-    That one has the number of all rows of the origins as its score, and of how many have each
-    term. The postings alone have all that a score needs.
+    That is a row without an item: as its score the number of all rows of the origins, and of how
+    many have each term. The postings alone have all that a score needs.
     """
     within = f"AND w.item IN ({allowed.select}) " if allowed.select else ""
     statement = (
@@ -477,8 +503,7 @@ def _any_term(
         f"FROM n, t JOIN {tables.words} w ON w.term = t.term WHERE w.origin = ANY(?) {within}"
         "GROUP BY w.item) "
         "SELECT NULL::bigint AS item, n.items AS score, "
-        "(SELECT array_agg(frequency ORDER BY first) FROM t) FROM n UNION ALL "
-        f"(SELECT item, score, NULL FROM s {order})"
+        "(SELECT array_agg(frequency ORDER BY first) FROM t) FROM n"
     )
     terms = [phrase.terms[0] for phrase in expression.phrases]
     bound = (tables.shelf, origins, origins, terms, origins, *allowed.bindings)
@@ -491,7 +516,6 @@ def _any_expression(
     origins: list[int],
     allowed: Allowed,
     title_weight: int,
-    order: str,
 ) -> Select:
     """The same of rows that any expression matches.
 
@@ -516,8 +540,7 @@ def _any_expression(
         f"GROUP BY item), s AS (SELECT item, {_score(expression, number)} AS score "
         f"FROM h, n, f WHERE {_holds(expression, number)}) "
         "SELECT NULL::bigint AS item, n.items AS score, "
-        f"ARRAY[{', '.join(f'f.f{at}' for at in range(len(found)))}] FROM n, f UNION ALL "
-        f"(SELECT item, score, NULL FROM s {order})"
+        f"ARRAY[{', '.join(f'f.f{at}' for at in range(len(found)))}] FROM n, f"
     )
     bound = [value for each in found for value in each.bindings]
     return Select(statement, (tables.shelf, origins, *bound, *allowed.bindings))

@@ -76,7 +76,7 @@ TABLES = {
 
 WORD_TABLES = tuple(
     "document_words document_terms context_words context_terms context_spellings "
-    "context_spelling_terms".split()
+    "context_spelling_terms document_fields context_fields vector_fields".split()
 )
 """The tables that triggers fill."""
 

@@ -133,14 +133,41 @@ class PostgresShelf(Shelf):
         return " ".join(line for (line,) in rows)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+class IndexedShelf(PostgresShelf):
+    """The same with an index of its metadata, as that of documents."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.server.execute("CREATE TEMP TABLE document_fields (LIKE mcpvectordb.document_fields)")
+
+    def fill(self, rows: list[tuple[str | None, int | None, Any]]) -> None:
+        super().fill(rows)
+        self.server.execute(
+            "TRUNCATE document_fields; INSERT INTO document_fields "
+            "SELECT key, 0, term FROM items, field_terms(metadata) AS term"
+        )
+
+    def select(self, where: Any) -> list[int]:
+        sql, bindings = filters.compile(
+            filters.conditions(where), COLUMNS, "d.fields", self.dialect
+        )
+        rows = self.connection.execute(
+            "SELECT d.key FROM items JOIN (SELECT key, metadata AS fields FROM items) d "
+            f"ON d.key = items.key WHERE {sql} ORDER BY d.key",
+            bindings,
+        )
+        return [key - 1 for (key,) in rows]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "indexed"])
 def shelf(request: pytest.FixtureRequest) -> Iterator[Shelf]:
     with contextlib.ExitStack() as stack:
         if request.param == "sqlite":
             shelf = Shelf()
         else:
             server = request.getfixturevalue("postgres")
-            shelf = PostgresShelf(stack.enter_context(server.database()))
+            kind = PostgresShelf if request.param == "postgres" else IndexedShelf
+            shelf = kind(stack.enter_context(server.database()))
         yield shelf
         shelf.close()
 

@@ -289,6 +289,7 @@ def test_functions_of_the_owner_have_a_fixed_search_path_and_paste_nothing_into_
     of_owner = {name for name, definer, *_ in functions if definer}
     assert of_owner == {
         "add_totals",
+        "add_fields",
         "add_postings",
         "remove_postings",
         "count_added",
