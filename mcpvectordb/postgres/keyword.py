@@ -78,8 +78,6 @@ class PostgresKeywordIndex(KeywordIndex):
         without = f" NOT ({query.excluded})" if query.excluded else ""
         expression = self._parsed(f"({query.match}){without}")
         listed = chosen(sql, allowed, self._listed_rows)
-        if allowed.conditions and listed.select == LISTED and len(listed.bindings[0]) > TESTED:
-            listed = allowed
         best, total, having = self._ranked(sql, expression, listed, limit)
         frequencies = {
             name: having[self._parsed(name).phrases[0]]
@@ -270,7 +268,7 @@ class PostgresMemoryFulltext(MemoryFulltext):
 # comparing all of them is the way to search. Of more, what ranks first is tested one by one.
 
 LISTED = "SELECT unnest(?::bigint[])"  # the select of ids that are known
-TESTED = 2_000  # of more, what ranks first by words is tested, although a list is known
+TESTED = 0.1  # of the most that are listed, above which what ranks first by words is tested
 
 
 def searched(sql: Sql, allowed: Allowed) -> list[int]:
@@ -289,28 +287,32 @@ def searched(sql: Sql, allowed: Allowed) -> list[int]:
     return found
 
 
-def chosen(sql: Sql, allowed: Allowed, most: int) -> Allowed:
-    """The same ids as a list, if these are at most two fifths of `most`; otherwise `allowed`.
+def chosen(sql: Sql, allowed: Allowed, most: int, part: float = TESTED) -> Allowed:
+    """The same ids as a list, if these are no more than `most`; otherwise `allowed` itself.
 
-    If the planner expects more, none is looked up: to test some costs less than to list all.
+    What can be tested one by one is listed up to a `part` of that, and not even looked up if the
+    planner expects more.
     """
-    most = most * 2 // 5
     if not allowed.select:
         return allowed
+    if allowed.conditions:
+        most = int(most * part)
     kept = cast(Session, sql).kept
     key = (allowed.select, repr(allowed.bindings))
-    if key not in kept:
-        kept[key] = allowed
-        plan = sql.execute(f"EXPLAIN (FORMAT JSON) {allowed.select}", allowed.bindings).get
-        if not allowed.conditions or json.loads(plan)[0]["Plan"]["Plan Rows"] <= 0.8 * most:
+    listed, asked = kept.get(key, (None, -1))
+    if listed is None and asked < most:
+        expected = 0.0
+        if allowed.conditions:
+            plan = sql.execute(f"EXPLAIN (FORMAT JSON) {allowed.select}", allowed.bindings).get
+            expected = json.loads(plan)[0]["Plan"]["Plan Rows"]
+        if expected <= most:
             rows: list[Any] = sql.execute(
-                f"SELECT * FROM ({allowed.select}) AS chosen LIMIT {most + 1}",
-                allowed.bindings,
+                f"SELECT * FROM ({allowed.select}) AS chosen LIMIT {most + 1}", allowed.bindings
             ).fetchall()
             if len(rows) <= most:
-                kept[key] = Allowed(LISTED, ([id for (id,) in rows],), origins=allowed.origins)
-    found: Allowed = kept[key]
-    return found
+                listed = Allowed(LISTED, ([id for (id,) in rows],), origins=allowed.origins)
+        kept[key] = listed, most
+    return listed or allowed
 
 
 def allowed_one(allowed: Allowed, id: str) -> Select:

@@ -33,6 +33,7 @@ OVERFETCH = 2  # candidates of a graph per neighbour that is wanted
 # model, of 60 questions the nearest ten and hundred were found to a share of .977 and .950 by 200
 # entries, .992 and .979 by 400, .997 and .991 by 800; pgvector takes up to 1,000.
 LEAST_SEARCHED, MOST_SEARCHED = 800, 1_000
+TESTED = 0.4  # of the most that are compared, above which the graph chooses under a filter
 FILTERED_SEARCHED = 600  # at a time, under a filter: a tenth of twice as many are enough
 MOST_SCANNED = 200_000  # entries that it visits under a filter before all allowed are compared
 MOST_NUMBERS = 16_000  # of a vector of pgvector
@@ -84,7 +85,7 @@ class PostgresVectorIndex(VectorIndex):
         self, sql: Sql, group: int, embedding: bytes, allowed: Allowed, limit: int, margin: int
     ) -> Embeddings:
         """The embeddings among which the nearest are, with a margin if all are compared."""
-        allowed = chosen(sql, allowed, self._exact_rows)
+        allowed = chosen(sql, allowed, self._exact_rows, TESTED)
         within = f"AND chunk IN ({allowed.select}) " if allowed.select else ""
         vector, dimension = bound_vector(embedding), len(embedding) // 4
         wanted = (1 if allowed.conditions else OVERFETCH) * limit + MARGIN
