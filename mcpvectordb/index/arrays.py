@@ -28,6 +28,7 @@ result.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -223,19 +224,18 @@ def _noun(value: Any) -> str:
 
 # Sums of squares between these lost no precision to underflow or overflow.
 TINY, HUGE = 1e-200, 1e200
+PLAIN = 1e100  # and of a query: its product with one of those is finite, and not 0
 
 
 def cosine(rows: Values, query: Values) -> Values:
     """The cosine of each row, -1 to 1; 0 if the row or the query is zero."""
-    query, _ = _scaled(query)
-    with np.errstate(over="ignore"):
-        squares = np.vecdot(rows, rows)
-        if (odd := _odd(squares)).any():
-            rows = rows.copy()
+    with np.errstate(over="ignore", invalid="ignore"):  # only a damaged embedding has infinity
+        squares, size = np.vecdot(rows, rows), np.vecdot(query, query)
+        if (odd := _odd(squares)).any() or not 1 / PLAIN < size < PLAIN:
+            query, rows = _scaled(query)[0], rows.copy()
             rows[odd], _ = _scaled(rows[odd])
-            squares = np.vecdot(rows, rows)
-    lengths = np.sqrt(squares * np.vecdot(query, query))
-    with np.errstate(invalid="ignore"):  # infinity, which only a damaged embedding has, becomes NaN
+            squares, size = np.vecdot(rows, rows), np.vecdot(query, query)
+        lengths = np.sqrt(squares * size)
         cosines: Values = np.divide(
             np.vecdot(rows, query), lengths, out=np.zeros_like(squares), where=lengths != 0
         )
@@ -368,15 +368,15 @@ def encode(rows: Floats) -> NDArray[np.int8]:
     return result
 
 
-def products(query: NDArray[np.int8], rows: NDArray[np.int8]) -> NDArray[np.float64]:
-    """The dot product of each row with the query: whole numbers, the same by every kernel.
+def products(queries: NDArray[np.int8], rows: NDArray[np.int8]) -> NDArray[np.float64]:
+    """The dot products of each query with all rows: whole numbers, the same by every kernel.
 
     simsimd computes them by the processor's own instructions at the speed of its memory, ten times
     as fast as numpy, which has to widen the numbers first.
     """
     if simsimd is None or not len(rows):
-        return widened(query, rows)
-    found: NDArray[np.float64] = np.asarray(simsimd.cdist(query[None, :], rows, metric="dot"))[0]
+        return np.stack([widened(query, rows) for query in queries])
+    found: NDArray[np.float64] = np.asarray(simsimd.cdist(queries, rows, metric="dot"))
     return found
 
 
@@ -399,8 +399,7 @@ class CodedQuery(NamedTuple):
     cosine is the same on every machine.
     """
 
-    coarse: NDArray[np.int8]
-    fine: NDArray[np.int8]
+    codes: NDArray[np.int8]
     length: float
     error: float  # upper bound of a cosine's error by rounding the query
 
@@ -410,18 +409,22 @@ class CodedQuery(NamedTuple):
         wide = query.astype(np.float64)
         wide /= np.abs(wide).max() or 1.0  # before anything that could overflow
         wide *= 127
-        coarse = np.rint(wide)
-        fine = np.rint((wide - coarse) * FINE)
+        codes = np.empty((2, len(wide)))
+        coarse, fine = codes
+        np.rint(wide, out=coarse)
+        wide -= coarse
+        wide *= FINE
+        np.rint(wide, out=fine)
         whole = coarse * FINE + fine
-        length = float(np.sqrt(whole @ whole)) or 1.0
-        error = len(wide) ** 0.5 / length  # of every component at most one half
-        return cls(coarse.astype(np.int8), fine.astype(np.int8), length, error)
+        length = math.sqrt(whole @ whole) or 1.0
+        error = math.sqrt(len(wide)) / length  # of every component at most one half
+        return cls(codes.astype(np.int8), length, error)
 
     def cosines(self, codes: NDArray[np.int8], lengths: NDArray[np.float32]) -> NDArray[np.float64]:
         """The cosine of each code, given their lengths."""
-        found = products(self.coarse, codes)
+        found, fine = products(self.codes, codes)
         found *= FINE
-        found += products(self.fine, codes)
+        found += fine
         found /= lengths
         found /= self.length
         return found
@@ -459,7 +462,7 @@ class CodedRows:
             return query
         start = query.astype(np.float64)
         mean = (self.codes[places] / self.lengths[places, None].astype(np.float64)).mean(axis=0)
-        moved: Floats = start / (np.linalg.norm(start) or 1.0) + ROCCHIO_WEIGHT * mean
+        moved: Floats = start / (math.sqrt(start @ start) or 1.0) + ROCCHIO_WEIGHT * mean
         return moved
 
 

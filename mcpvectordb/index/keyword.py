@@ -12,7 +12,7 @@ are FTS5's own, to the last bit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,7 +66,7 @@ def _no_occurrences(ids: NDArray[np.int64]) -> Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class KeywordMatch:
-    """The best rows for a query as (id, BM25), and a function for the BM25 of any others.
+    """The best rows for a query as (id, BM25), and a function for the BM25 of any, by id.
 
     `full_score` is the BM25 of a row of average length that has every term once, and `code_share`
     the part of it, 0 to 1, that is due to codes that occur at all. `rows` is how many there are,
@@ -74,14 +74,20 @@ class KeywordMatch:
     """
 
     best: Ranked
-    scores: Callable[[Sequence[int]], dict[int, float]]
+    scores: Callable[[NDArray[np.int64]], NDArray[np.float64]]
     full_score: float | None = None
     code_share: float = 0.0
     rows: int | None = None
     occurrences: Callable[[NDArray[np.int64]], Occurrences] = _no_occurrences
 
 
-NO_MATCH = KeywordMatch([], lambda ids: dict.fromkeys(ids, 0.0))
+def by_id(ids: NDArray[np.int64], found: Iterable[tuple[int, float]]) -> NDArray[np.float64]:
+    """The score of each id; 0 for those that were not found."""
+    scores = dict(found)
+    return np.array([scores.get(id, 0.0) for id in ids.tolist()], np.float64)
+
+
+NO_MATCH = KeywordMatch([], lambda ids: np.zeros(len(ids)))
 
 
 def few(sql: Sql, allowed: Allowed) -> int | None:
@@ -191,16 +197,18 @@ class KeywordIndex:
         )
         return list(rows)
 
-    def _scores_in_file(self, sql: Sql, query: Query, ids: Sequence[int]) -> dict[int, float]:
+    def _scores_in_file(
+        self, sql: Sql, query: Query, ids: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
         """The BM25 of the given chunks; 0 for those that share no word with the query."""
         # The plus sign keeps SQLite from running the whole MATCH again for every single id.
         matching, bindings = self._matching(query)
         rows = sql.execute(
             f"SELECT rowid, -{self._bm25} FROM {self._words} WHERE {matching} "
             "AND +rowid IN (SELECT value FROM json_each(?))",
-            (*bindings, json.dumps(list(ids))),
+            (*bindings, json.dumps(ids.tolist())),
         )
-        return {**dict.fromkeys(ids, 0.0), **dict(rows)}
+        return by_id(ids, rows)
 
     def _matching(self, query: Query) -> tuple[str, tuple[str, ...]]:
         """The SQL of the rows that a query matches, with its bindings.
@@ -645,15 +653,11 @@ class Bm25Scorer:
         order = np.lexsort((-ids if self._newest else ids, -exact))[:limit]
         return list(zip(ids[order].tolist(), exact[order].tolist(), strict=True))
 
-    def of(self, ids: Sequence[int]) -> dict[int, float]:
+    def of(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """The scores of the given ids; 0 for those that have no term or do not exist."""
-        places = self._rows.places(np.unique(np.array(ids, np.int64)))
-        places = places[self._scores[places] > 0]
-        scores = self._exact_scores(places).tolist()
-        return {
-            **dict.fromkeys(ids, 0.0),
-            **dict(zip(self._rows.ids[places].tolist(), scores, strict=True)),
-        }
+        places = self._rows.find(ids)
+        there = (places >= 0) & (self._scores[places] > 0)
+        return np.where(there, self._exact_scores(places), 0.0)
 
     def occurrences(self, ids: NDArray[np.int64]) -> Occurrences:
         """How often rows have the terms; see `KeywordMatch`."""

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mcpvectordb import dates
 from mcpvectordb.errors import InvalidInput, quoted
 from mcpvectordb.index.chunks import QueryEmbedding
 from mcpvectordb.index.encoder import NO_WORDS
-from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch
+from mcpvectordb.index.keyword import NO_MATCH, KeywordMatch, by_id
 from mcpvectordb.index.resident import Allowed
 from mcpvectordb.memories.memory import Memory
 from mcpvectordb.memories.rows import MemoryFilter, by_ids
@@ -43,6 +44,10 @@ from mcpvectordb.text.query import (
     phrase_query,
     prefix_query,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # The cross-encoder reads this many times the memories that are wanted, up to RERANK_LIMIT: it
 # takes up to a tenth of a second for each.
@@ -248,12 +253,12 @@ class _Words:
                 return KeywordMatch(best, partial(self._scores, each))
         return NO_MATCH
 
-    def _scores(self, reading: Interpretation, ids: Sequence[int]) -> dict[int, float]:
-        only = Allowed("SELECT value FROM json_each(?)", (json.dumps(list(ids)),))
+    def _scores(self, reading: Interpretation, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        only = Allowed("SELECT value FROM json_each(?)", (json.dumps(ids.tolist()),))
         found = self._fulltext.match(
             self._sql, reading.expression, self.stemmed, only, max(1, len(ids))
         )
-        return {**dict.fromkeys(ids, 0.0), **dict(found)}
+        return by_id(ids, found)
 
     def searched(self, which: MemoryFilter) -> int:
         """How many memories are searched."""

@@ -20,11 +20,12 @@ import apsw
 from apsw import fts5query
 
 from mcpvectordb.index.keyword import (
-    TITLE_WEIGHT,
     KeywordIndex,
     KeywordMatch,
     MemoryFulltext,
     Occurrences,
+    TITLE_WEIGHT,
+    by_id,
     few,
 )
 from mcpvectordb.index.resident import EVERYTHING, Allowed, Ranked
@@ -84,10 +85,9 @@ class PostgresKeywordIndex(KeywordIndex):
             for name in dict.fromkeys((*query.phrases, *query.terms, *query.spellings))
         }
 
-        def scores(ids: Sequence[int]) -> dict[int, float]:
-            only = Allowed(LISTED, (list(ids),), origins=allowed.origins)
-            found = self._ranked(sql, expression, only)[0] if ids else []
-            return {**dict.fromkeys(ids, 0.0), **dict(found)}
+        def scores(ids: NDArray[np.int64]) -> NDArray[np.float64]:
+            only = Allowed(LISTED, (ids.tolist(),), origins=allowed.origins)
+            return by_id(ids, self._ranked(sql, expression, only)[0] if len(ids) else [])
 
         return KeywordMatch(
             best,

@@ -62,12 +62,14 @@ class MeaningRetriever:
         """
         if self._coded is None and self._view is not None:
             self._coded = self._view.rows(ids)
+        if self._coded is None or not len(self._coded.ids):
+            return np.full(len(ids), np.nan)
+        query = self._coded.rocchio(self._embedding, relevant) if relevant else self._embedding
+        cosines = self._coded.cosines(query)
+        if np.array_equal(ids, self._coded.ids):
+            return cosines
         found = np.full(len(ids), np.nan)
-        if self._coded is not None and len(self._coded.ids):
-            query = self._embedding
-            if relevant:
-                query = self._coded.rocchio(query, relevant)
-            found[np.searchsorted(ids, self._coded.ids)] = self._coded.cosines(query)
+        found[np.searchsorted(ids, self._coded.ids)] = cosines
         return found
 
 

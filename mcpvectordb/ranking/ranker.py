@@ -419,17 +419,15 @@ class Retrievers:
         """The `wanted` best by the convex combination; ages count before they are chosen."""
         ranking = self.run(question, tier_depth(wanted))
         text, near = (dict(ranking.found.get(name, ())) for name in ("text", "vector"))
-        text_rank, vector_rank = (
-            {id: rank for rank, id in enumerate(each, 1)} for each in (text, near)
-        )
+        text_rank, vector_rank = (dict(zip(each, itertools.count(1))) for each in (text, near))
         tier = tiers([list(text), list(near)])
         if ranking.meaning is not None and "text" in ranking.found:
             if self.near is not None:
                 beside = self.near.beside([*list(text)[:BESIDE], *list(near)[:BESIDE]])
                 tier |= dict.fromkeys(beside, 0)
-            text |= ranking.matched.scores([id for id in tier if id not in text])
             both = {*ranking.first("text")} & {*ranking.first("vector")}
-            fused = kept_high(self._fused(ranking, ranking.meaning, text, tier), both)
+            fused, text = self._fused(ranking, ranking.meaning, tier)
+            fused = kept_high(fused, both)
         else:
             fused = [(id, ranking.alone(score)) for id, score in (text or near).items()]
         recency: Mapping[int, float] = {}
@@ -462,35 +460,34 @@ class Retrievers:
         self,
         ranking: Ranking,
         meaning: MeaningRetriever | OwnerRetriever,
-        text: Mapping[int, float],
         tier: Mapping[int, int],
-    ) -> Ranked:
-        """All candidates by both scores, after pseudo-relevance feedback from the best ones."""
+    ) -> tuple[Ranked, dict[int, float]]:
+        """All candidates by both scores, after pseudo-relevance feedback from the best ones; and
+        the BM25 of each."""
         ordered = sorted(tier)
-        ids = np.array(ordered, np.int64)
-        bm25, depths = (np.array([each[id] for id in ordered]) for each in (text, tier))
-        cosines = meaning.cosines(ids)
+        ids, depths = np.array(ordered, np.int64), np.array([tier[id] for id in ordered])
+        bm25 = ranking.matched.scores(ids)
+        text = dict(zip(ordered, bm25.tolist(), strict=True))
         weight = self._weight(ranking.matched.code_share)
         first = depths == 0
         known = self.near.around(ids[first]) if self.near is not None and first.any() else None
-        further: list[tuple[Numbers, float]] = []
+        further: list[Leg] = []
         if known is not None:
             bm25[first] = bm25[first] if known.words is None else known.words
             weight *= known.meaning
             for leg, part in known.legs:
                 whole = np.full(len(ids), np.nan)
                 whole[first] = leg
-                further.append((whole, part))
-        spans = [TEXT_SPAN * bm25.max(initial=0.0), VECTOR_SPAN, *(1.0 for _ in further)]
+                further.append(weighted(whole, part, first, 1.0))
+        words = weighted(bm25, 1 - weight, first, TEXT_SPAN * float(bm25.max(initial=0.0)))
 
         def fused(cosines: Numbers) -> tuple[NDArray[np.int64], Numbers]:
-            legs = [bm25, cosines, *(leg for leg, _ in further)]
-            weights = [1 - weight, weight, *(part for _, part in further)]
-            return fuse(ids, legs, weights, depths, spans, newest=self.newest)
+            legs = [words, weighted(cosines, weight, first, VECTOR_SPAN), *further]
+            return summed(ids, legs, depths, newest=self.newest)
 
-        best = fused(cosines)[0][:FEEDBACK].tolist()
+        best = fused(meaning.cosines(ids))[0][:FEEDBACK].tolist()
         found, scores = fused(meaning.cosines(ids, best))
-        return list(zip(found.tolist(), scores.tolist(), strict=True))
+        return list(zip(found.tolist(), scores.tolist(), strict=True)), text
 
     def _weight(self, code_share: float) -> float:
         """The weight of cosines: the more of the query's BM25 is due to codes, the lower."""
@@ -501,6 +498,10 @@ class Retrievers:
 
 
 # Fusion of ranked lists into one: pure arithmetic on scores.
+
+
+Leg = tuple["Numbers", "Numbers | float"]
+"""The scores of candidates by one retriever times its weight, and the weight of each of them."""
 
 
 def fuse(
@@ -521,16 +522,45 @@ def fuse(
     differing little. A candidate without a score in a leg gets the average of the others. Bruch,
     Gai and Ingber (2023) compare this convex combination with reciprocal rank fusion: it uses how
     far scores are apart, not only their order. Candidates of a deeper tier come after all of the
-    shallower ones and never score higher, so a longer list always begins with the shorter one. Of
-    equal scores the lower id comes first, or with `newest` the higher one.
+    shallower ones and never score higher, so a longer list always begins with the shorter one. The
+    ids ascend; of equal scores the lower id comes first, or with `newest` the higher one.
     """
-    sums, totals = np.zeros(len(ids)), np.zeros(len(ids))
-    for leg, weight, span in zip(legs, weights, spans or [0.0] * len(legs), strict=True):
-        known = ~np.isnan(leg)
-        sums += np.where(known, _stretched(leg, known & (tiers == 0), span) * weight, 0.0)
-        totals += np.where(known, weight, 0.0)
-    scores = np.divide(sums, totals, out=np.zeros(len(ids)), where=totals > 0)
-    order = np.lexsort((-ids if newest else ids, -scores, tiers))
+    each = zip(legs, weights, spans or [0.0] * len(legs), strict=True)
+    parts = [weighted(leg, weight, tiers == 0, span) for leg, weight, span in each]
+    return summed(ids, parts, tiers, newest=newest)
+
+
+def weighted(leg: Numbers, weight: float, first: NDArray[np.bool_], least: float) -> Leg:
+    """The scores of a leg on a scale whose 1 is the best of the `first` candidates, by weight."""
+    known = ~np.isnan(leg)
+    among = leg[known & first]
+    if not len(among):
+        return np.zeros(len(leg)), np.where(known, weight, 0.0)
+    low, high = float(among.min()), float(among.max())
+    if high == low:  # all match equally, or none does
+        scores = np.full(len(leg), weight if low > 0 else 0.0)
+    else:
+        span = max(high - low, least)
+        scores = (leg - low) / span
+        scores += 1 - (high - low) / span  # of the lowest: the highest is always 1
+        np.minimum(np.maximum(scores, 0.0, out=scores), 1.0, out=scores)
+        scores *= weight
+    if known.all():
+        return scores, weight
+    scores[~known] = 0.0
+    return scores, np.where(known, weight, 0.0)
+
+
+def summed(
+    ids: NDArray[np.int64], legs: Sequence[Leg], tiers: NDArray[np.int64], *, newest: bool
+) -> tuple[NDArray[np.int64], Numbers]:
+    """The average of weighted legs; see `fuse`."""
+    total: Numbers | float = sum(weight for _, weight in legs)
+    scores = sum((leg for leg, _ in legs), np.zeros(len(ids)))
+    scores = np.divide(scores, total, out=np.zeros(len(ids)), where=np.greater(total, 0))
+    if newest:
+        ids, scores, tiers = ids[::-1], scores[::-1], tiers[::-1]
+    order = np.lexsort((-scores, tiers))
     return ids[order], np.minimum.accumulate(scores[order])
 
 
@@ -611,16 +641,3 @@ def blended(scores: Sequence[float], reranked: Sequence[float]) -> list[tuple[in
     low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
     blend = (low + (high - low) * half for half in halves.tolist())
     return list(zip(order.tolist(), blend, strict=True))
-
-
-def _stretched(leg: Numbers, over: NDArray[np.bool_], least: float) -> Numbers:
-    """The scores of a leg on a scale whose 1 is the best of the candidates `over`."""
-    known = leg[over]
-    if not len(known):
-        return np.zeros(len(leg))
-    low, high = float(known.min()), float(known.max())
-    if high == low:  # all match equally, or none does
-        return np.full(len(leg), 1.0 if low > 0 else 0.0)
-    span = max(high - low, least)
-    base = 1 - (high - low) / span  # of the lowest: the highest is always 1
-    return np.clip(base + (leg - low) / span, 0.0, 1.0)

@@ -496,7 +496,7 @@ def test_both_kernels_give_the_exact_products(rows: int, dimension: int, seed: i
     query = random.integers(-127, 128, dimension).astype(np.int8)
     codes = random.integers(-127, 128, (rows, dimension)).astype(np.int8)
     exact = (codes.astype(np.int64) @ query.astype(np.int64)).tolist()
-    assert products(query, codes).tolist() == widened(query, codes).tolist() == exact
+    assert products(query[None, :], codes).tolist() == [widened(query, codes).tolist()] == [exact]
 
 
 @pytest.mark.parametrize("dimension", [EXACT, EXACT + 1, 16_384])
@@ -504,7 +504,8 @@ def test_the_largest_products_are_exact(dimension: int) -> None:
     query = np.full(dimension, 127, np.int8)
     for codes in (query[None, :], -query[None, :]):
         exact = 127 * 127 * dimension * (1 if codes[0, 0] > 0 else -1)
-        assert products(query, codes).tolist() == widened(query, codes).tolist() == [exact]
+        found = products(np.stack([query, query]), codes).tolist()
+        assert found == 2 * [widened(query, codes).tolist()] == 2 * [[exact]]
 
 
 @given(vector=strategies.arrays(np.float32, 8, elements=st.floats(-1e6, 1e6, width=32)))

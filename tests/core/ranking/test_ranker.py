@@ -167,7 +167,7 @@ def combined(
     spans: Sequence[float] = (),
 ) -> list[tuple[int, float]]:
     """`fuse` of scores by id: an id that a leg lacks has none."""
-    ids = list(tiers)
+    ids = sorted(tiers)
     order, scores = fuse(
         np.array(ids, np.int64),
         [np.array([leg.get(id, np.nan) for id in ids], np.float64) for leg in legs],
@@ -175,7 +175,7 @@ def combined(
             np.array([each[id] for id in ids], np.float64) if isinstance(each, dict) else each
             for each in weights
         ],
-        np.array(list(tiers.values()), np.int64),
+        np.array([tiers[id] for id in ids], np.int64),
         spans,
     )
     return list(zip(order.tolist(), scores.tolist(), strict=True))
