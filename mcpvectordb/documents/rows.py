@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcpvectordb.ranking.ranker import Recency
 
 COLUMNS = "id library source title hash file_type size modified created_at metadata".split()
+_COLUMNS = ", ".join(f"d.{name}" for name in COLUMNS)
 # Ties are broken by the key, so that pages of a list neither repeat nor leave out a document.
 SORTS = {
     "newest": "d.created_at DESC, d.key DESC",
@@ -179,9 +180,8 @@ def document_filter(
 
 def selected(sql: Sql, condition: str, *bindings: Any) -> dict[int, Document]:
     """The documents `d` that fulfil a condition, by key, in its order."""
-    dialect = sql.dialect
     rows = sql.execute(
-        f"SELECT d.key, {', '.join('d.' + name for name in COLUMNS)}, {dialect.root}, "
+        f"SELECT d.key, {_COLUMNS}, {sql.dialect.root}, "
         "(SELECT count(*) FROM document_chunks WHERE owner = d.key) "
         f"FROM published_documents d WHERE {condition}",
         bindings,
@@ -273,16 +273,11 @@ def recency(sql: Sql, ids: Sequence[int], recency: Recency) -> dict[int, float]:
 
 def chunks(sql: Sql, ids: Sequence[int]) -> dict[int, Chunk]:
     """The chunks with these ids."""
-    wanted = json.dumps(list(ids))
-    documents = selected(
-        sql,
-        "d.key IN (SELECT owner FROM document_chunks WHERE id IN (SELECT value FROM json_each(?)))",
-        wanted,
-    )
+    some = f"{_CHUNKS} WHERE c.id IN (SELECT value FROM json_each(?))"
+    read = sql.execute(some, (json.dumps(list(ids)),)).fetchall()
+    documents = by_keys(sql, list({owner for _, owner, *_ in read}))
     found = {}
-    for id, owner, position, start, end, first, last, page, *block, tile, at, before in sql.execute(
-        f"{_CHUNKS} WHERE c.id IN (SELECT value FROM json_each(?))", (wanted,)
-    ):
+    for id, owner, position, start, end, first, last, page, *block, tile, at, before in read:
         if before is not None:
             tile, at = before + tile, at - len(before)
         headings, header, footer = block
@@ -297,7 +292,7 @@ def chunks(sql: Sql, ids: Sequence[int]) -> dict[int, Chunk]:
                 first_line=first,
                 last_line=last,
                 page=page,
-                headings=metadata.decode_list(headings),
+                headings=() if headings == "[]" else metadata.decode_list(headings),
                 header=header,
                 footer=footer,
             )

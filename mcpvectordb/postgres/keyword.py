@@ -20,11 +20,11 @@ import apsw
 from apsw import fts5query
 
 from mcpvectordb.index.keyword import (
+    TITLE_WEIGHT,
     KeywordIndex,
     KeywordMatch,
     MemoryFulltext,
     Occurrences,
-    TITLE_WEIGHT,
     by_id,
     few,
 )

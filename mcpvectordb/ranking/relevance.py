@@ -142,7 +142,8 @@ class Judge:
         """
         if self.wordless:
             return [0.0 for _ in ranks]
-        weights = [self._weights(each) for each in first]
+        latin_only = self._latin_only
+        weights = [self._weights(each, latin_only) for each in first]
         falls = [(by.rank if by else 0.0) + (SINGLE if self.single else 0.0) for by in weights]
         odds = [
             None if by is None else self._log_odds(by, each, passages) + fall * math.log(rank)
@@ -166,18 +167,18 @@ class Judge:
             return odds
         return max(odds, BY_MEANING[self.model].log_odds(found, passages) - PARAPHRASE)
 
-    def _weights(self, found: Evidence) -> Weights | None:
+    def _weights(self, found: Evidence, latin_only: bool) -> Weights | None:
         scores = found.scores
         # A passage in another language than the query has a lower cosine than one in its own.
-        if not self._latin_only and judged_language(found.text) != self.language:
+        if not latin_only and judged_language(found.text) != self.language:
             return None
-        if self.foreign and (scores.vector is None or self._latin_only):
+        if self.foreign and (scores.vector is None or latin_only):
             return None
         if scores.rerank is not None:
             return None if self.foreign else BY_READING
         if self.exact or scores.vector is None:
             return BY_WORDS if scores.text is not None else None
-        if self.language != ENGLISH and (self._latin_only or not self.language):
+        if self.language != ENGLISH and (latin_only or not self.language):
             return None
         return (BY_MEANING if scores.text is None else BY_BOTH).get(self.model)
 
