@@ -247,13 +247,15 @@ class Database:
         self._encoder.use(name, progress)
 
     def warm(self, *, wait: bool = False) -> None:
-        """Load in threads what searches need: the model, codes of embeddings and common words.
+        """Load in threads what searches need: the model, codes, common words, turns of memories.
 
         Until the model is loaded, hybrid searches use words alone, and their results say so. What
         waits is embedded then, after `embed_in_background`. With `wait` this returns when all is
         loaded.
         """
-        self._encoder.warm(wait=wait)
+        from mcpvectordb.memories.surroundings import read_ahead
+
+        self._encoder.warm(wait=wait, then=lambda: read_ahead(self._store))
 
     @property
     def loading(self) -> bool:

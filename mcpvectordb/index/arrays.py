@@ -344,8 +344,9 @@ ROUNDING = 1e-5  # upper bound of the rounding error of a code's cosine
 WIDENED = 512  # rows that numpy widens at once: they fit into the processor's cache
 SAMPLED = 61  # one in so many distances is in a sample of them
 EXACT = 2**24 // 127**2  # products of two int8 that float32 can add without rounding
-# Rows whose signs are made, and compared, at once: they fit into the processor's cache.
-SIGN_BLOCK, SIGNS_AT_ONCE = 50_000, 8_192
+# Rows whose signs are made, and of which a word of signs is compared, at once: they fit into the
+# processor's cache.
+SIGN_BLOCK, SIGNS_AT_ONCE = 50_000, 32_768
 
 
 def encode(rows: Floats) -> NDArray[np.int8]:
@@ -614,15 +615,18 @@ class Codes:
         large = _words(sizes > max(LARGE * mean, np.partition(sizes, -MOST_SIGNS)[-MOST_SIGNS]))
         signs = _words(centred > 0)
         distances = np.empty(rows, np.uint8)
-        differing = np.empty((len(signs), min(rows, SIGNS_AT_ONCE)), np.uint64)
-        counts = np.empty(differing.shape, np.uint8)
+        differing = np.empty(min(rows, SIGNS_AT_ONCE), np.uint64)
+        ones = np.empty(len(differing), np.uint8)
         for start in range(0, rows, SIGNS_AT_ONCE):
             part = slice(start, min(start + SIGNS_AT_ONCE, rows))
-            words, ones = differing[:, : part.stop - start], counts[:, : part.stop - start]
-            np.bitwise_xor(self._signs[:, part], signs[:, None], out=words)
-            np.bitwise_and(words, large[:, None], out=words)
-            np.bitwise_count(words, out=ones)
-            np.add.reduce(ones, axis=0, dtype=np.uint8, out=distances[part])
+            sums = distances[part]
+            sums[:] = 0
+            words, counts = differing[: len(sums)], ones[: len(sums)]
+            for plane, sign, mask in zip(self._signs, signs, large, strict=True):
+                np.bitwise_xor(plane[part], sign, out=words)
+                np.bitwise_and(words, mask, out=words)
+                np.bitwise_count(words, out=counts)
+                np.add(sums, counts, out=sums)
         return distances
 
     def _cosines(self, query: CodedQuery, rows: NDArray[np.int64]) -> NDArray[np.float64]:

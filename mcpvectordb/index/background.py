@@ -207,11 +207,18 @@ def embed_progress(done: Embedded, total: int) -> Progress:
 CODES_SHARE, WORDS_SHARE = 2, 4
 
 
-def read_ahead(file: File, index: ChunkIndex, budget: int, stopped: Callable[[], bool]) -> None:
+def read_ahead(
+    file: File,
+    index: ChunkIndex,
+    budget: int,
+    stopped: Callable[[], bool],
+    then: Callable[[], None] | None = None,
+) -> None:
     """Read what the first questions of a process would have to read, of so much memory for it.
 
     That is the codes of the embeddings and the postings of the commonest words, which are kept as
-    what any question reads is kept. A question meanwhile is answered as without it.
+    what any question reads is kept, and what `then` reads. A question meanwhile is answered as
+    without it.
     """
     with contextlib.suppress(DatabaseError):  # the first question reports what is wrong
         with file.reading(limited=False) as sql:
@@ -219,3 +226,5 @@ def read_ahead(file: File, index: ChunkIndex, budget: int, stopped: Callable[[],
             if model is not None:
                 index.vector.preload(sql, model.key, model.dimension, budget // CODES_SHARE)
         index.keyword.preload(file, budget // WORDS_SHARE, stopped)
+        if then is not None and not stopped():
+            then()

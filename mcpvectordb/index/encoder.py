@@ -286,11 +286,12 @@ class Encoder:
             return str(error)
         return ""
 
-    def warm(self, *, wait: bool = False) -> None:
+    def warm(self, *, wait: bool = False, then: Callable[[], None] | None = None) -> None:
         """Load the model in a thread; then begin to embed in the background, if that is wanted.
 
         Until it is loaded, hybrid searches use words alone, and their results say so. Another
-        thread reads ahead what the first questions would have to read. `wait` waits for both.
+        thread reads ahead what the first questions would have to read, and `then` does more of
+        that. `wait` waits for both.
         """
         self._warming = threading.Thread(target=self._warm, name="mcpvectordb-warm", daemon=True)
         self._warming.start()
@@ -298,7 +299,7 @@ class Encoder:
             budget, stopped = self._config.resident_bytes, self._stopped.is_set
             self._reading = threading.Thread(
                 target=read_ahead,
-                args=(self._file, self._indexes[0], budget, stopped),
+                args=(self._file, self._indexes[0], budget, stopped, then),
                 name="mcpvectordb-read-ahead",
                 daemon=True,
             )

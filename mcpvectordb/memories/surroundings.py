@@ -25,12 +25,15 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb import dates, filters
+from mcpvectordb.index.background import CODES_SHARE
+from mcpvectordb.index.chunks import active_model
 from mcpvectordb.index.keyword import MEMORIES, Occurrences
 from mcpvectordb.index.resident import Allowed, ResidentEntries, changes_since, newest_change
 from mcpvectordb.memories.rows import MemoryFilter, decoded
 from mcpvectordb.ranking.ranker import Surroundings
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
+from mcpvectordb.store import OpenStore
 from mcpvectordb.text.query import K1, B
 
 if TYPE_CHECKING:
@@ -295,6 +298,19 @@ def turns_of(sql: Sql, memory: ResidentEntries | None) -> KnownTurns:
             turns.beside, turns.said = turns.read_every_beside(sql), turns.read_said(sql)
         memory.put(MEMORIES, TURNS, turns)
         return turns
+
+
+def read_ahead(store: OpenStore) -> None:
+    """Read all turns, and the codes of their embeddings, before a question needs them."""
+    memory = store.fulltext.memory
+    with store.file.reading(limited=False) as sql:
+        if memory is None or not sql.execute("SELECT EXISTS (SELECT 1 FROM contexts)").get:
+            return
+        memory.worth_loading(MEMORIES, 0, 0)  # this process will ask more than once
+        turns_of(sql, memory)
+        if (model := active_model(sql)) is not None:
+            budget = (store.config.resident_bytes - memory.size) // CODES_SHARE
+            store.memories.vector.preload(sql, model.key, model.dimension, budget)
 
 
 class Named(NamedTuple):

@@ -426,7 +426,7 @@ class Retrievers:
                 beside = self.near.beside([*list(text)[:BESIDE], *list(near)[:BESIDE]])
                 tier |= dict.fromkeys(beside, 0)
             both = {*ranking.first("text")} & {*ranking.first("vector")}
-            fused, text = self._fused(ranking, ranking.meaning, tier)
+            fused = self._fused(ranking, ranking.meaning, text, tier)
             fused = kept_high(fused, both)
         else:
             fused = [(id, ranking.alone(score)) for id, score in (text or near).items()]
@@ -460,14 +460,19 @@ class Retrievers:
         self,
         ranking: Ranking,
         meaning: MeaningRetriever | OwnerRetriever,
+        text: dict[int, float],
         tier: Mapping[int, int],
-    ) -> tuple[Ranked, dict[int, float]]:
-        """All candidates by both scores, after pseudo-relevance feedback from the best ones; and
-        the BM25 of each."""
+    ) -> Ranked:
+        """All candidates by both scores, after pseudo-relevance feedback from the best ones.
+
+        `text` gets the BM25 of those that only meaning has found.
+        """
         ordered = sorted(tier)
         ids, depths = np.array(ordered, np.int64), np.array([tier[id] for id in ordered])
-        bm25 = ranking.matched.scores(ids)
-        text = dict(zip(ordered, bm25.tolist(), strict=True))
+        others = [id for id in ordered if id not in text]
+        scores = ranking.matched.scores(np.array(others, np.int64))
+        text |= zip(others, scores.tolist(), strict=True)
+        bm25 = np.array([text[id] for id in ordered])
         weight = self._weight(ranking.matched.code_share)
         first = depths == 0
         known = self.near.around(ids[first]) if self.near is not None and first.any() else None
@@ -487,7 +492,7 @@ class Retrievers:
 
         best = fused(meaning.cosines(ids))[0][:FEEDBACK].tolist()
         found, scores = fused(meaning.cosines(ids, best))
-        return list(zip(found.tolist(), scores.tolist(), strict=True)), text
+        return list(zip(found.tolist(), scores.tolist(), strict=True))
 
     def _weight(self, code_share: float) -> float:
         """The weight of cosines: the more of the query's BM25 is due to codes, the lower."""
@@ -557,7 +562,10 @@ def summed(
     """The average of weighted legs; see `fuse`."""
     total: Numbers | float = sum(weight for _, weight in legs)
     scores = sum((leg for leg, _ in legs), np.zeros(len(ids)))
-    scores = np.divide(scores, total, out=np.zeros(len(ids)), where=np.greater(total, 0))
+    if isinstance(total, float):
+        scores /= total or 1.0
+    else:
+        scores = np.divide(scores, total, out=np.zeros(len(ids)), where=total > 0)
     if newest:
         ids, scores, tiers = ids[::-1], scores[::-1], tiers[::-1]
     order = np.lexsort((-scores, tiers))

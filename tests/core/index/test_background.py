@@ -313,6 +313,20 @@ def test_codes_and_common_words_are_in_memory_before_the_first_question(path: Pa
         assert not keys(db)
 
 
+def test_where_memories_stand_is_in_memory_before_the_first_question(path: Path) -> None:
+    with filled(path) as db:
+        db.warm(wait=True)
+        assert not kept_keys(db._engine.resident, "contexts")
+        db.memories.add("t", "user", "Where is the lamp?")
+    with Database(path, embedder=Letters()) as db:
+        db.warm(wait=True)
+        assert "turns" in kept_keys(db._engine.resident, "contexts")
+        assert "codes" in kept_keys(db._engine.resident, "context_meaning_1")
+    with Database(path, embedder=Letters(), config=Config(resident_bytes=0)) as db:
+        db.warm(wait=True)
+        assert not kept_keys(db._engine.resident, "contexts")
+
+
 def test_words_with_one_stem_are_read_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with filled(path) as db:
         db.warm(wait=True)
