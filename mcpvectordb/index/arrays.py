@@ -423,6 +423,7 @@ class CodedQuery(NamedTuple):
 
     def cosines(self, codes: NDArray[np.int8], lengths: NDArray[np.float32]) -> NDArray[np.float64]:
         """The cosine of each code, given their lengths."""
+        found: NDArray[np.float64]
         found, fine = products(self.codes, codes)
         found *= FINE
         found += fine
