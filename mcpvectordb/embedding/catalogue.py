@@ -89,7 +89,7 @@ class Model:
     - layer_norm: whether the pooled vector is layer-normalised before it is cut to `dimension`.
     - vector_weight: weight of the vector score against the text score in fusion, 0 to 1.
     - latin_only: whether it was trained on English, so that other scripts have little meaning.
-    - assembly: the version of `encoder_graph` that makes its graph of weights; 0: it has a graph.
+    - assembly: the version of `encoder_graph` that makes its graph; 0: the one in its file is run.
     - static: whether it is a table of token vectors, whose mean is a text's (`StaticEmbedder`).
     - carrier: the distribution that contains the files, in its folder `carried_in`; hub: the
       repository to pull them from.
@@ -145,9 +145,18 @@ class Model:
             self.query_prefix,
             self.document_prefix,
             self.layer_norm,
-            *([self.assembly] if self.assembly else []),
+            *([self.assembly] if self.assembly and not self.has_graph else []),
         ]
         return hashlib.sha256(json.dumps([parts, processing], sort_keys=True).encode()).hexdigest()
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether its file is an ONNX graph.
+
+        If one is assembled nevertheless, the vectors of both compare (cosine .999), so that files
+        embedded by either stay as they are: their digest is the same.
+        """
+        return self.files["model"].path.endswith(".onnx")
 
     @property
     def size(self) -> int:

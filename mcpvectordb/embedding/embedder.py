@@ -136,7 +136,7 @@ class OnnxModel(LocalModel):
             raise InvalidInput(f"{model.name} is a model of the kind {model.kind}, not {self.kind}")
         super().__init__(model, files)
         self.threads = processors()
-        self._cache = GraphCache(cache, model.digest) if cache else None
+        self._cache = GraphCache(cache, model.digest, model.assembly) if cache else None
         self._graph: _Graph | None = None
         self._texts_embedded = 0
         self._counting = threading.Lock()
@@ -171,14 +171,19 @@ class OnnxModel(LocalModel):
         for role in self._files:
             if role != "tokenizer":
                 self._verify(role)
+        graph = self._own_graph()
+        if self._cache and self.model.assembly and not self.model.has_graph:
+            self._cache.keep(graph)  # so that no other process has to assemble it, which is slow
+            return self._kept_graph() or _Graph(self.name, graph)
+        return _Graph(self.name, graph)
+
+    def _own_graph(self) -> Path | bytes:
+        """The model's graph, not optimized yet: a file, or the content of one."""
         if not self.model.assembly:
-            return _Graph(self.name, self._files["model"])
+            return self._files["model"]
         from mcpvectordb.embedding.encoder_graph import assemble
 
-        assembled = assemble(self._files["model"])
-        if self._cache:
-            self._cache.keep(assembled)  # so that no other process has to assemble it
-        return self._kept_graph() or _Graph(self.name, assembled)
+        return assemble(self._files["model"])
 
     def _kept_graph(self) -> _Graph | None:
         """The optimized graph of the cache; None if there is none, or if it cannot be loaded."""
@@ -217,8 +222,8 @@ class OnnxEmbedder(OnnxModel):
             self._texts_embedded += texts
             cache = self._cache if self._texts_embedded >= KEEP_AFTER else None
             self._cache = None if cache else self._cache
-        if cache and not self.model.assembly:  # an assembled graph is kept at once
-            cache.keep(self._files["model"])
+        if cache:
+            cache.keep(self._own_graph())
 
     def _vector(self, text: str) -> NDArray[np.float32]:
         model, parts = self.model, []

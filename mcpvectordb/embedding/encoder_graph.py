@@ -1,10 +1,18 @@
-"""The ONNX graph of an encoder of the BERT family, assembled from 4-bit weights.
+"""The ONNX graph of an encoder of the BERT family, assembled from weights of another form.
 
-The table of words stays in 4 bits, of which a text needs a few rows. The matrices of the layers
-become int8, because ONNX Runtime multiplies int8 twice as fast as 4-bit blocks (26 passages per CPU
-second against 13, float32: 12), at nDCG@10 .946 against .947 on xquad-zh. They use 7 of the 8
-bits: processors without VNNI add two products in 16 bits, which would overflow otherwise.
-Activations are scaled per run, so a run is one text (see `OnnxEmbedder`).
+The matrices of the layers and what they are multiplied with are int8, which ONNX Runtime multiplies
+up to twice as fast as float32 or blocks of 4 bits. The table of words stays as it is: a text needs
+a few rows of it. Activations are scaled per run, so a run is one text (see `OnnxEmbedder`).
+
+multilingual-e5-small comes in 4 bits (E5S1): 26 passages per CPU second against 13 in 4 bits and 12
+in float32, at nDCG@10 .946 against .947 on xquad-zh. Its matrices use 7 of the 8 bits: processors
+without VNNI add two products in 16 bits, which would overflow otherwise.
+
+all-MiniLM-L6-v2 comes as an ONNX graph with matrices of 8 bits that are multiplied in float32
+(`MiniLM`). Its vectors must compare with those that files have from that graph. So all 8 bits are
+kept (as unsigned numbers, which do not overflow), and the tokens of the feed-forward network are
+scaled one by one, because the first token has values ten times those of others: cosine .999 to the
+graph, .995 without.
 
 `VERSION` is part of what identifies the vectors in a file: raise it when they change.
 """
@@ -13,6 +21,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,15 +33,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VERSION = 1
-_LARGEST = 63  # of an int8 weight
+LARGEST_OF_7_BITS = 63
 
 
 def assemble(path: Path) -> bytes:
-    """The content of an ONNX file for the weights in a file E5S1.
+    """The content of an ONNX file for the weights in a file: E5S1, or the graph of MiniLM.
 
     Its input are token ids [1, tokens], its output the vectors of the tokens [1, tokens, hidden].
     """
-    weights, graph = read_e5s1(path), OnnxGraph()
+    weights: E5S1 | MiniLM = MiniLM(path) if path.suffix == ".onnx" else read_e5s1(path)
+    graph = OnnxGraph()
     hidden = _embeddings(graph, weights)
     for layer in range(weights.layers):
         hidden = _layer(graph, weights, f"l{layer}", hidden)
@@ -40,23 +50,19 @@ def assemble(path: Path) -> bytes:
     return graph.file({"input_ids": INT64}, {"last_hidden_state": hidden}, shape)
 
 
-def _embeddings(graph: OnnxGraph, weights: E5S1) -> str:
+def _embeddings(graph: OnnxGraph, weights: E5S1 | MiniLM) -> str:
     """The sum of a token's word, position and type, normalised."""
-    width = weights.hidden
-    words = _words(graph, *weights.blocks("emb.word", weights.vocabulary, width))
-    positions = weights.floats("emb.pos", weights.positions, width)
-    types = weights.floats("emb.type", weights.types, width)
+    if isinstance(weights, E5S1):
+        words = _words(graph, *weights.blocks("emb.word", weights.vocabulary, weights.hidden))
+    else:
+        table, scales = (graph.constant(each) for each in weights.table("word"))
+        words = graph.apply("Cast", graph.apply("Gather", table, "input_ids"), to=FLOAT)
+        words = graph.apply("Mul", words, graph.apply("Gather", scales, "input_ids"))
     tokens = graph.apply("Shape", "input_ids", start=1, end=2)
     first = graph.apply(
-        "Slice", graph.constant(positions + types[0]), graph.constant(np.zeros(1, np.int64)), tokens
+        "Slice", graph.constant(weights.places()), graph.constant(np.zeros(1, np.int64)), tokens
     )
-    return graph.apply(
-        "LayerNormalization",
-        graph.apply("Add", words, first),
-        *_norm(graph, weights, "emb.ln"),
-        axis=-1,
-        epsilon=weights.epsilon,
-    )
+    return _normalised(graph, weights, graph.apply("Add", words, first), "emb.ln")
 
 
 def _words(graph: OnnxGraph, nibbles: NDArray[np.uint8], scales: NDArray[np.float16]) -> str:
@@ -75,55 +81,65 @@ def _words(graph: OnnxGraph, nibbles: NDArray[np.uint8], scales: NDArray[np.floa
     return graph.apply("Reshape", values, graph.constant(np.array([0, 0, -1], np.int64)))
 
 
-def _layer(graph: OnnxGraph, weights: E5S1, layer: str, hidden: str) -> str:
+def _layer(graph: OnnxGraph, weights: E5S1 | MiniLM, layer: str, hidden: str) -> str:
     """Attention and the feed-forward network, each added to its input and normalised."""
-    width, inner = weights.hidden, weights.feed_forward
 
-    def matrix(name: str, rows: int, columns: int) -> NDArray[np.float32]:
-        return weights.matrix(f"{layer}.{name}.w", rows, columns)
+    def linear(values: str, *names: str, biased: bool = True) -> str:
+        """Values times matrices, side by side, plus their biases."""
+        # One product for queries, keys and values: their input is scaled and rounded once.
+        found = [weights.rounded(f"{layer}.{name}") for name in names]
+        matrix, scales = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+        biases = [weights.bias(f"{layer}.{name}") for name in names] if biased else []
+        by_token = isinstance(weights, MiniLM) and names[0] in ("fi", "fo")
+        return _multiplied(graph, values, matrix, scales, biases, by_token=by_token)
 
-    def bias(name: str, size: int = width) -> NDArray[np.float32]:
-        return weights.floats(f"{layer}.{name}.b", size)
+    def added(values: str, norm: str) -> str:
+        return _normalised(graph, weights, graph.apply("Add", values, hidden), f"{layer}.{norm}")
 
-    def added(values: str, name: str, skip: str, norm: str) -> str:
-        return graph.apply(
-            "SkipLayerNormalization",
-            values,
-            skip,
-            *_norm(graph, weights, f"{layer}.{norm}"),
-            graph.constant(bias(name)),
-            epsilon=weights.epsilon,
-        )
-
-    # One product for queries, keys and values: their input is scaled and rounded once.
-    joined = np.concatenate([matrix(each, width, width) for each in "qkv"])
-    biases = graph.constant(np.concatenate([bias(each) for each in "qkv"]))
-    projected = graph.apply("Add", _multiplied(graph, hidden, joined), biases)
-    queries, keys, values = graph.split(projected, 3)
+    queries, keys, values = graph.split(linear(hidden, "q", "k", "v"), 3)
     attention = graph.apply("MultiHeadAttention", queries, keys, values, num_heads=weights.heads)
-    attention = _multiplied(graph, attention, matrix("ao", width, width))
-    hidden = added(attention, "ao", hidden, "aln")
-    forward = _multiplied(graph, hidden, matrix("fi", inner, width))
-    forward = graph.apply("BiasGelu", forward, graph.constant(bias("fi", inner)))
-    return added(_multiplied(graph, forward, matrix("fo", width, inner)), "fo", hidden, "oln")
+    hidden = added(linear(attention, "ao"), "aln")
+    bias = graph.constant(weights.bias(f"{layer}.fi"))
+    forward = graph.apply("BiasGelu", linear(hidden, "fi", biased=False), bias)
+    return added(linear(forward, "fo"), "oln")
 
 
-def _multiplied(graph: OnnxGraph, values: str, matrix: NDArray[np.float32]) -> str:
-    """Values times a matrix [outputs, inputs], which is kept in int8 with a scale per output."""
-    scales = np.abs(matrix).max(axis=1) / np.float32(_LARGEST)
-    scales[scales == 0] = 1
-    rounded = np.rint(matrix / scales[:, None]).astype(np.int8)
+def _multiplied(
+    graph: OnnxGraph,
+    values: str,
+    matrix: NDArray[np.int8],
+    scales: NDArray[np.float32],
+    biases: Sequence[NDArray[np.float32]],
+    *,
+    by_token: bool,
+) -> str:
+    """Values times a matrix [inputs, outputs], which has a scale per output, plus biases."""
+    inputs = [graph.constant(matrix), graph.constant(scales)]
+    if matrix.min() < -LARGEST_OF_7_BITS or matrix.max() > LARGEST_OF_7_BITS:
+        zero = np.full(len(scales), 128, np.uint8)
+        inputs = [graph.constant(matrix.view(np.uint8) ^ 128), inputs[1], graph.constant(zero)]
+    if not by_token:
+        if biases:
+            inputs += [""] * (3 - len(inputs)) + [graph.constant(np.concatenate(biases))]
+        return graph.apply("DynamicQuantizeMatMul", values, *inputs)
+    # The largest value of each token is 1 while they are rounded.
+    last = graph.constant(np.array([-1], np.int64))
+    largest = graph.apply("ReduceMax", graph.apply("Abs", values), last, keepdims=1)
+    largest = graph.apply("Max", largest, graph.constant(np.array(1e-6, np.float32)))
+    product = graph.apply("DynamicQuantizeMatMul", graph.apply("Div", values, largest), *inputs)
+    product = graph.apply("Mul", product, largest)
+    return graph.apply("Add", product, graph.constant(biases[0])) if biases else product
+
+
+def _normalised(graph: OnnxGraph, weights: E5S1 | MiniLM, values: str, name: str) -> str:
+    """Values [tokens, hidden] after a layer norm."""
     return graph.apply(
-        "DynamicQuantizeMatMul",
+        "LayerNormalization",
         values,
-        graph.constant(np.ascontiguousarray(rounded.T)),
-        graph.constant(scales),
+        *(graph.constant(each) for each in weights.norm(name)),
+        axis=-1,
+        epsilon=weights.epsilon,
     )
-
-
-def _norm(graph: OnnxGraph, weights: E5S1, name: str) -> tuple[str, str]:
-    gain, bias = (weights.floats(f"{name}.{part}", weights.hidden) for part in "wb")
-    return graph.constant(gain), graph.constant(bias)
 
 
 # --- ONNX files: a protobuf message of nodes and constants, encoded by hand
@@ -133,11 +149,9 @@ def _norm(graph: OnnxGraph, weights: E5S1, name: str) -> tuple[str, str]:
 
 FLOAT, INT32, INT64 = 1, 6, 7
 _KINDS = {"float32": FLOAT, "uint8": 2, "int8": 3, "int64": INT64, "float16": 10}
-_IR_VERSION, _OPSET = 9, 17
+_IR_VERSION, _OPSET = 9, 18
 _CONTRIB = "com.microsoft"  # operators that ONNX Runtime has beside the standard
-_CONTRIB_OPERATORS = frozenset(
-    "SkipLayerNormalization MultiHeadAttention BiasGelu DynamicQuantizeMatMul".split()
-)
+_CONTRIB_OPERATORS = frozenset("MultiHeadAttention BiasGelu DynamicQuantizeMatMul".split())
 
 
 class OnnxGraph:
@@ -162,7 +176,7 @@ class OnnxGraph:
     def split(self, values: str, parts: int) -> list[str]:
         """Values in so many equal parts of their last dimension."""
         names = [f"Split_{len(self._nodes)}_{number}" for number in range(parts)]
-        return self._add("Split", (values,), names, {"axis": -1})
+        return self._add("Split", (values,), names, {"axis": -1, "num_outputs": parts})
 
     def file(
         self, inputs: dict[str, int], outputs: dict[str, str], shape: tuple[str, ...] = ()
@@ -292,6 +306,33 @@ class E5S1:
         values = np.frombuffer(self._content, "<f4", math.prod(shape), self._offsets[name])
         return values.reshape(shape).astype(np.float32)
 
+    def places(self) -> NDArray[np.float32]:
+        """The table of positions, each with the type of all tokens added."""
+        positions = self.floats("emb.pos", self.positions, self.hidden)
+        types = self.floats("emb.type", self.types, self.hidden)
+        summed: NDArray[np.float32] = positions + types[0]
+        return summed
+
+    def norm(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Gain and bias of a layer norm."""
+        return self.floats(f"{name}.w", self.hidden), self.floats(f"{name}.b", self.hidden)
+
+    def bias(self, name: str) -> NDArray[np.float32]:
+        """What is added to a product."""
+        return self.floats(f"{name}.b", self._shape(name)[0])
+
+    def rounded(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """A matrix [inputs, outputs] in 7 bits, and its scale per output."""
+        matrix = self.matrix(f"{name}.w", *self._shape(name))
+        scales = np.abs(matrix).max(axis=1) / np.float32(LARGEST_OF_7_BITS)
+        scales[scales == 0] = 1
+        values = np.rint(matrix / scales[:, None]).astype(np.int8)
+        return np.ascontiguousarray(values.T), scales
+
+    def _shape(self, name: str) -> tuple[int, int]:
+        inner, width = self.feed_forward, self.hidden
+        return {"fi": (inner, width), "fo": (width, inner)}.get(name[-2:], (width, width))
+
     def matrix(self, name: str, rows: int, columns: int) -> NDArray[np.float32]:
         """A matrix of 4-bit weights as float32 [rows, columns]."""
         nibbles, scales = self.blocks(name, rows, columns)
@@ -317,3 +358,109 @@ def read_e5s1(path: Path) -> E5S1:
         raise ModelDamaged(
             f"{path} cannot be read as weights: {error}; install its package again"
         ) from error
+
+
+# --- the ONNX graph of all-MiniLM-L6-v2, whose matrices are int8 values and a scale per output
+#
+# As above, its SHA-256 is verified first. Tables, biases and norms have the names that they had
+# when the model was trained; of a matrix only the place among all products is known.
+
+_NAMES = {
+    "aln": "attention.output.LayerNorm",
+    "ao": "attention.output.dense",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "k": "attention.self.key",
+    "oln": "output.LayerNorm",
+    "q": "attention.self.query",
+    "v": "attention.self.value",
+}
+_PRODUCTS = ("q", "k", "v", "ao", "fi", "fo")  # of a layer, in their order
+_TYPES = {FLOAT: "<f4", 3: "i1"}
+
+
+class MiniLM:
+    """The weights of a graph that was read."""
+
+    heads, epsilon = 12, 1e-12
+
+    def __init__(self, path: Path) -> None:
+        self._tensors: dict[str, NDArray[Any]] = {}
+        products = []
+        try:
+            model = dict(_fields(memoryview(path.read_bytes())))
+            for number, value in _fields(model[7]):
+                if number == 1:
+                    named = [
+                        bytes(each).decode() for part, each in _fields(value) if part in (1, 4)
+                    ]
+                    products += [named[1]] if named[-1] == "MatMul" else []
+                elif number == 5:
+                    tensor = dict(_fields(value))
+                    shape = [size for number, size in _fields(value) if number == 1]
+                    if tensor[2] in _TYPES:
+                        values = np.frombuffer(tensor[9], _TYPES[tensor[2]]).reshape(shape)
+                        self._tensors[bytes(tensor[8]).decode()] = values
+        except (OSError, ValueError, LookupError) as error:
+            raise ModelDamaged(
+                f"{path} cannot be read as weights: {error}; install its package again"
+            ) from error
+        self._products = [each for each in products if f"{each}_q" in self._tensors]
+        self.layers = len(self._products) // len(_PRODUCTS)
+
+    def table(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """The rows of the table of words or positions, and a scale for each."""
+        return self._quantized(f"inner.embeddings.{name}_embeddings.weight")
+
+    def places(self) -> NDArray[np.float32]:
+        """The table of positions, each with the type of all tokens added."""
+        rows, scales = self.table("position")
+        types = self._tensors["inner.embeddings.token_type_embeddings.weight"]
+        summed: NDArray[np.float32] = rows * scales + types[0]
+        return summed
+
+    def norm(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Gain and bias of a layer norm."""
+        full = "inner.embeddings.LayerNorm" if name == "emb.ln" else self._full(name)
+        return self._tensors[f"{full}.weight"], self._tensors[f"{full}.bias"]
+
+    def bias(self, name: str) -> NDArray[np.float32]:
+        """What is added to a product."""
+        return self._tensors[f"{self._full(name)}.bias"]
+
+    def rounded(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        """A matrix [inputs, outputs] in 8 bits, and its scale per output."""
+        layer, _, product = name[1:].partition(".")
+        place = int(layer) * len(_PRODUCTS) + _PRODUCTS.index(product)
+        values, scales = self._quantized(self._products[place])
+        return values, scales[0]
+
+    def _quantized(self, name: str) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        return self._tensors[f"{name}_q"], self._tensors[f"{name}_scale"]
+
+    def _full(self, name: str) -> str:
+        layer, _, part = name[1:].partition(".")
+        return f"inner.encoder.layer.{layer}.{_NAMES[part]}"
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """The numbered fields of a protobuf message: whole numbers, and bytes of the others."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+        else:
+            size = varint() if kind == 2 else {1: 8, 5: 4}[kind]
+            yield number, message[at : at + size]
+            at += size

@@ -342,10 +342,14 @@ SMALLEST = 1024  # bytes of a tensor that is kept beside the graph
 
 
 class GraphCache:
-    """The optimized graph of one model in a cache folder, if there is one."""
+    """The optimized graph of one model in a cache folder, if there is one.
 
-    def __init__(self, folder: Path, digest: str) -> None:
-        self._folder, self._digest = folder, digest
+    `assembly` is the version of `encoder_graph` that makes it, 0 for a graph of its file.
+    """
+
+    def __init__(self, folder: Path, digest: str, assembly: int = 0) -> None:
+        self._folder = folder
+        self._key = f"{digest[:32]}-{assembly}" if assembly else digest[:32]
 
     def find(self) -> Path | None:
         """The optimized graph; None if there is none, or if its files are not what was kept."""
@@ -384,7 +388,7 @@ class GraphCache:
         """The folder of this model's graph for this ONNX Runtime on this kind of processor."""
         import onnxruntime
 
-        return self._folder / f"{self._digest[:32]}-{onnxruntime.__version__}-{platform.machine()}"
+        return self._folder / f"{self._key}-{onnxruntime.__version__}-{platform.machine()}"
 
 
 def _record(place: Path) -> Path:

@@ -51,13 +51,19 @@ def test_the_digests_of_the_catalogue_never_change():
         {"query_prefix": "q: "},
         {"document_prefix": "d: "},
         {"layer_norm": False},
-        {"assembly": 1},
         {"files": CATALOGUE["bge-small-en-v1.5"].files},
     ],
 )
 def test_a_digest_depends_on_everything_that_determines_a_vector(change):
     model = CATALOGUE["nomic-embed-text-v1.5"]
     assert replace(model, **change).digest != model.digest
+
+
+def test_a_graph_that_is_assembled_anew_is_another_model_only_without_one_in_its_file() -> None:
+    e5, minilm = CATALOGUE["multilingual-e5-small"], CATALOGUE["all-MiniLM-L6-v2"]
+    assert replace(e5, assembly=e5.assembly + 1).digest != e5.digest
+    assert minilm.assembly
+    assert minilm.digest == replace(minilm, assembly=0).digest  # files keep theirs
 
 
 def test_a_digest_does_not_depend_on_other_fields():

@@ -1,7 +1,8 @@
-"""Weights in 4 bits become a graph; `test_multilingual` has the real ones."""
+"""Weights become a graph; `test_multilingual` has the real ones of 4 bits."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import onnxruntime
 import pytest
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
+from mcpvectordb.embedding.embedder import OnnxEmbedder
 from mcpvectordb.embedding.encoder_graph import VERSION, assemble, read_e5s1
+from mcpvectordb.embedding.weights import locate
 from mcpvectordb.errors import ModelDamaged
 from tests.support_e5s1 import PIECES, SCORES, Tiny, computed
 
@@ -51,6 +54,41 @@ def test_another_or_a_shortened_file_is_damaged(tmp_path: Path, content: bytes |
         path.write_bytes(content)
     with pytest.raises(ModelDamaged, match=r"other\.bin cannot be read as weights"):
         read_e5s1(path)
+
+
+MINILM = CATALOGUE["all-MiniLM-L6-v2"]
+TEXTS = [
+    "The sea is deep.",
+    "def area(radius):\n    return 3.14159 * radius ** 2  # of a circle",
+    "Käse, 東京, 42 % of 1,000; " * 12,
+    "x",
+    "",
+    "A long sentence about lighthouses, their keepers and the ships that pass by night. " * 15,
+]
+
+
+def test_minilm_in_int8_gives_vectors_that_compare_with_those_of_its_own_graph() -> None:
+    files = locate(MINILM, Path("nowhere"))
+    new = OnnxEmbedder(MINILM, files).embed(TEXTS)
+    own = OnnxEmbedder(replace(MINILM, assembly=0), files).embed(TEXTS)
+    assert (new * own).sum(axis=1).min() > 0.99
+    assert not np.array_equal(new, own)  # it is another graph
+
+
+def test_minilm_gives_a_text_the_same_vector_alone_and_in_company() -> None:
+    embedder = OnnxEmbedder(MINILM, locate(MINILM, Path("nowhere")))
+    together = embedder.embed(TEXTS)
+    alone = [embedder.embed([text])[0] for text in reversed(TEXTS)]
+    assert together.tobytes() == np.array(alone[::-1]).tobytes()
+
+
+@pytest.mark.parametrize("content", [None, b"\x3a", b"\x08\x09", b"nonsense"])
+def test_another_file_than_minilms_graph_is_damaged(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "other.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelDamaged, match=r"other\.onnx cannot be read as weights"):
+        assemble(path)
 
 
 def test_the_catalogue_names_the_version_that_assembles_a_graph() -> None:
