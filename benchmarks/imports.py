@@ -1,6 +1,6 @@
 """What it costs to move in, with embeddings kept and without: `python -m benchmarks imports`.
 
-The source is an embeddings.db as llm writes it, with short texts from files on this machine. It is
+The source is a table of a SQLite database, with short texts from files on this machine. It is
 imported without embeddings, which are made anew by the model; then with these embeddings in it, and
 once more, when everything is known.
 """
@@ -70,7 +70,7 @@ def timed(what: str, path: Path, source: Path, embedder: Embedder) -> report.Row
     say(what)
     with Database(path, embedder=embedder) as db:
         began = time.process_time()
-        done = db.import_from(source)
+        done = db.import_from(source, table="embeddings")
         seconds = time.process_time() - began
     items = done.added.get("documents", 0) + done.known.get("documents", 0)
     return {
@@ -84,17 +84,12 @@ def timed(what: str, path: Path, source: Path, embedder: Embedder) -> report.Row
 
 
 def plant(path: Path, bodies: Sequence[str]) -> None:
-    """Write an embeddings.db with texts and no embeddings."""
+    """Write a table with texts and no embeddings."""
     sql = apsw.Connection(str(path))
-    sql.execute(
-        "CREATE TABLE collections (id INTEGER PRIMARY KEY, name TEXT, model TEXT);"
-        "CREATE TABLE embeddings (collection_id INTEGER, id TEXT, embedding BLOB, content TEXT, "
-        "metadata TEXT, updated INTEGER, PRIMARY KEY (collection_id, id));"
-        "INSERT INTO collections VALUES (1, 'bench', 'unknown')"
-    )
+    sql.execute("CREATE TABLE embeddings (id TEXT PRIMARY KEY, embedding BLOB, content TEXT)")
     with sql:
         sql.executemany(
-            "INSERT INTO embeddings VALUES (1, ?, NULL, ?, NULL, 0)",
+            "INSERT INTO embeddings VALUES (?, NULL, ?)",
             ((f"n{number}", body) for number, body in enumerate(bodies)),
         )
     sql.close()

@@ -1,4 +1,4 @@
-"""SQLite databases of other programs: qmd, llm, mcp-memory-service, mcp-context-server; any table.
+"""SQLite databases of other programs: qmd, llm, mcp-memory-service, mcp-context-server.
 
 What a program is known by are the tables in `kinds.KINDS`.
 """
@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mcpvectordb.errors import InvalidInput
 from mcpvectordb.memories.memory import Image
 from mcpvectordb.transfer import values
 from mcpvectordb.transfer.items import (
@@ -415,55 +414,3 @@ def _responses(database: ForeignDatabase, logged: set[str]) -> Iterator[Item]:
 def _said(name: object, model: object, role: str) -> dict[str, Any]:
     said = {"conversation": str(name or ""), "model": values.storable(model), "role": role}
     return {key: value for key, value in said.items() if value}
-
-
-# --- any table
-
-
-def read_table(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
-    """A document for each row of a table; its text is that of the named columns."""
-    database = source.sqlite()
-    table = _table(database, options)
-    columns = database.columns[table]
-    for option in ("text", "id", "title", "metadata"):
-        given = getattr(options, option)
-        for each in (given,) if isinstance(given, str) else given:
-            if each and each not in columns:
-                raise InvalidInput(
-                    f"--{option}: the table {table} has no column {each!r}; it has "
-                    f"{', '.join(columns)}"
-                )
-    if not options.text:
-        raise InvalidInput(
-            f"name the columns of {table} that have the text (--text): {', '.join(columns)}"
-        )
-    own_key = database.key(table)
-    key = options.id or (own_key[0] if len(own_key) == 1 else "rowid")
-    used = (*options.text, key, options.title)
-    others = options.metadata or [each for each in columns if each not in used]
-    for row in database.rows(table):
-        id = f"{table}/{row[key]}"
-        cells = [row[each] for each in options.text]
-        text = "\n\n".join(str(each) for each in cells if isinstance(each, str | int | float))
-        if text.strip():
-            yield ImportedDocument(
-                id=id,
-                text=text,
-                library=options.library or source.path.stem,
-                title=str(row[options.title] or "") if options.title else "",
-                metadata=values.metadata({each: row[each] for each in others}),
-            )
-        else:
-            yield LeftOut(id=id, reason="no text in the named columns")
-
-
-def _table(database: ForeignDatabase, options: ImportOptions) -> str:
-    """The table that is asked for; InvalidInput lists those that there are."""
-    names = [name for name in database.columns if not name.startswith("sqlite_")]
-    if options.table in names:
-        return options.table
-    listed = "; ".join(f"{name} ({', '.join(database.columns[name])})" for name in names[:20])
-    if options.table:
-        raise InvalidInput(f"there is no table {options.table!r}; there are {listed or 'none'}")
-    damage = "".join(f" ({each})" for each in database.unread)
-    raise InvalidInput(f"name the table (--table): {listed or 'none'}{damage}")

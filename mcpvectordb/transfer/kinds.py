@@ -162,9 +162,7 @@ KINDS = (
         "parquet", "Parquet with id, text, metadata, embedding", rows.read_parquet, rows.is_parquet
     ),
     # The group without tables: every database has these.
-    ImportKind(
-        "sqlite", "any table of a SQLite database (--table)", databases.read_table, tables=[{}]
-    ),
+    ImportKind("sqlite", "any table of a SQLite database (--table)", rows.read_table, tables=[{}]),
 )
 BY_NAME = {each.name: each for each in KINDS}
 

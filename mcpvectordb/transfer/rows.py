@@ -1,4 +1,5 @@
-"""Rows with named fields: JSON Lines or a JSON array, CSV, Parquet; and our own export.
+"""Rows with named fields: JSON Lines or a JSON array, CSV, Parquet, a table of a SQLite database;
+and our own export.
 
 The fields id, text, title, metadata and embedding are known by these names and by the usual other
 ones, or named by the options. All other fields become metadata.
@@ -30,7 +31,7 @@ from mcpvectordb.transfer.items import (
     UnreadPart,
     document_or_vector,
 )
-from mcpvectordb.transfer.source import ImportSource
+from mcpvectordb.transfer.source import ForeignDatabase, ImportSource
 
 NAMES = {
     "id": ("id", "_id", "uuid", "key"),
@@ -39,6 +40,9 @@ NAMES = {
     "embedding": ("embedding", "vector", "values"),
 }
 """The names by which a field is known, the most usual first."""
+
+KEY = "\0key"
+"""The field with the id of a row of a database, a name that no column has."""
 
 ONLY_PASSAGES = (
     "the document or memory around a passage: our own tables have passages, each of which becomes "
@@ -84,7 +88,7 @@ def _found_fields(row: Row, options: ImportOptions) -> ImportOptions:
     """
     for name in (*options.text, options.id, options.title, options.embedding, *options.metadata):
         if name and name not in row:
-            raise InvalidInput(f"there is no field {name!r}; there are {', '.join(row)[:500]}")
+            raise InvalidInput(f"there is no field {name!r}; there are {_listed(row)}")
     found: dict[str, Any] = {
         what: getattr(options, what) or next((name for name in names if name in row), "")
         for what, names in NAMES.items()
@@ -94,9 +98,13 @@ def _found_fields(row: Row, options: ImportOptions) -> ImportOptions:
     if not found["text"] and not found["embedding"]:
         raise InvalidInput(
             "name the fields that have the text (--text) or the embedding (--embedding): "
-            f"{', '.join(row)[:500]}"
+            f"{_listed(row)}"
         )
     return replace(options, **found)
+
+
+def _listed(row: Row) -> str:
+    return ", ".join(name for name in row if name != KEY)[:500]
 
 
 def _item(
@@ -151,9 +159,11 @@ def _given(row: Row, fields: ImportOptions) -> bool:
 
 
 def _floats(given: object) -> bytes:
-    """An embedding as little-endian float32; b"" if it is none."""
+    """An embedding as little-endian float32, which bytes are already; b"" if it is none."""
     if isinstance(given, str):
         given = values.json_value(given)
+    if isinstance(given, bytes) and len(given) % 4 == 0:
+        given = np.frombuffer(given, "<f4").tolist()
     if not isinstance(given, Sequence) or isinstance(given, bytes | str) or not len(given):
         return b""
     if not set(map(type, given)) <= {int, float}:
@@ -208,6 +218,40 @@ def _array(path: Path) -> Iterator[Row | UnreadPart]:
                     yield UnreadPart(what="an element that is no object")
     except ParseFailed as error:
         yield UnreadPart(what=str(error))
+
+
+# --- a table of a SQLite database
+
+
+def read_table(source: ImportSource, options: ImportOptions) -> Iterator[Item]:
+    """An item for each row of a table, known by the table and the row's key."""
+    database = source.sqlite()
+    table = _table(database, options)
+    columns = database.columns[table]
+    if options.id and options.id not in columns:
+        raise InvalidInput(f"there is no field {options.id!r}; there are {', '.join(columns)}")
+    own_key = database.key(table)
+    key = options.id or (own_key[0] if len(own_key) == 1 else "rowid")
+    # The key is no metadata as well, unless that is asked for.
+    named = {*options.text, options.title, *options.metadata}
+    kept = [each for each in columns if each != key or each in named]
+    rows = (
+        {**{each: row[each] for each in kept}, KEY: f"{table}/{row[key]}"}
+        for row in database.rows(table)
+    )
+    return _items(rows, replace(options, id=KEY), source.path.stem)
+
+
+def _table(database: ForeignDatabase, options: ImportOptions) -> str:
+    """The table that is asked for; InvalidInput lists those that there are."""
+    names = [name for name in database.columns if not name.startswith("sqlite_")]
+    if options.table in names:
+        return options.table
+    listed = "; ".join(f"{name} ({', '.join(database.columns[name])})" for name in names[:20])
+    if options.table:
+        raise InvalidInput(f"there is no table {options.table!r}; there are {listed or 'none'}")
+    damage = "".join(f" ({each})" for each in database.unread)
+    raise InvalidInput(f"name the table (--table): {listed or 'none'}{damage}")
 
 
 # --- our own export

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -218,20 +219,12 @@ def test_merging_gives_each_file_its_own_type(db: Database, tmp_path: Path, mine
 def test_embeddings_of_other_programs_are_kept(db: Database, tmp_path: Path) -> None:
     """Also where the text that they are compared by has one of two bytes a value here already."""
     text = TEXTS["tea.md"]
-    sql = apsw.Connection(str(tmp_path / "llm.db"))
-    sql.execute(
-        "CREATE TABLE collections (id INTEGER PRIMARY KEY, name TEXT, model TEXT);"
-        "CREATE TABLE embeddings (collection_id INTEGER, id TEXT, embedding BLOB, content TEXT, "
-        "metadata TEXT, updated INTEGER, PRIMARY KEY (collection_id, id))"
-    )
-    sql.execute("INSERT INTO collections VALUES (1, 'notes', 'letters')")
-    for id, content in (("a", text), ("b", "A new one.")):
-        [row] = Letters().embed([content])
-        sql.execute(
-            "INSERT INTO embeddings VALUES (1, ?, ?, ?, NULL, 0)", (id, row.tobytes(), content)
-        )
-    sql.close()
-    done = db.import_from(tmp_path / "llm.db")
+    with closing(apsw.Connection(str(tmp_path / "other.db"))) as sql:
+        sql.execute("CREATE TABLE notes (id TEXT PRIMARY KEY, text TEXT, embedding BLOB)")
+        for id, content in (("a", text), ("b", "A new one.")):
+            [row] = Letters().embed([content])
+            sql.execute("INSERT INTO notes VALUES (?, ?, ?)", (id, content, row.tobytes()))
+    done = db.import_from(tmp_path / "other.db", table="notes")
     assert done.embeddings["kept"] >= 1 and sizes(db) == HALVES and db.check() == []
 
 

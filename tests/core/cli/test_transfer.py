@@ -42,10 +42,10 @@ def test_import_prints_the_report(tmp_path: Path, shop: Path) -> None:
     assert done == [
         f"imported {shop} (sqlite)",
         "  new: 2 documents",
-        "  skipped: 1 × no text in the named columns",
+        "  skipped: 1 × neither text nor embedding",
         "  embeddings: 2 × made anew: the source has none",
         "  2 passages still to be embedded: `mcpvectordb embed`",
-        "  skipped teas/x: no text in the named columns",
+        "  skipped teas/x: neither text nor embedding",
     ]
     assert "  known: 2 documents" in shell.run(*command, "--no-embed").splitlines()
     assert "Malty" in shell.run("search", "--mode", "text", "malty")

@@ -1,5 +1,5 @@
 """Databases that qmd, llm, mcp-memory-service and mcp-context-server made: see
-tests/fixtures/importers/make.py; and any table.
+tests/fixtures/importers/make.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import apsw
 import numpy as np
 import pytest
 
-from mcpvectordb import Database, InvalidInput, MCPVectorDBError, Refused
+from mcpvectordb import Database, MCPVectorDBError, Refused
 from mcpvectordb.storage import vec0
 from tests.core.transfer.conftest import Unpacked, execute, state
 from tests.support import Letters
@@ -263,57 +263,6 @@ def test_ids_of_version_3_are_uuids(db: Database, tmp_path: Path) -> None:
     assert entry.item.metadata is not None and entry.item.tags == ("leaf",)
     assert (entry.item.metadata["imported"]["id"], entry.item.metadata["summary"]) == (id, "a tea")
     assert entry.item.updated_at.startswith("2026-01-02")
-
-
-# Any table.
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    path = tmp_path / "shop.db"
-    execute(
-        path,
-        "CREATE TABLE tea (id INTEGER PRIMARY KEY, name TEXT, note TEXT, price REAL);"
-        "INSERT INTO tea VALUES (1, 'Assam', 'Malty and strong', 4.5), "
-        "(2, 'Sencha', 'Green and fresh', 6), (3, NULL, NULL, 1)",
-    )
-    return path
-
-
-def test_a_row_becomes_a_document_and_again_if_it_changed(db: Database, shop: Path) -> None:
-    def imported() -> list[int]:
-        done = db.import_from(shop, "sqlite", table="tea", text=["note"], title="name")
-        assert done.skipped == {"no text in the named columns": 1} and done.pending == 0
-        return [each.get("documents", 0) for each in (done.added, done.changed, done.known)]
-
-    assert imported() == [2, 0, 0]
-    [tea] = db.documents.search("malty", mode="text")
-    document = tea.item.document
-    assert (document.library, document.source, document.title) == ("shop", "tea/1", "Assam")
-    assert document.metadata["price"] == 4.5 and "name" not in document.metadata
-    assert imported() == [0, 0, 2]
-    execute(
-        shop, "UPDATE tea SET note = 'Grassy' WHERE id = 2; INSERT INTO tea (note) VALUES ('Red')"
-    )
-    assert imported() == [1, 1, 1]
-    assert not db.documents.search("fresh", mode="text")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, r"name the table \(--table\): tea \(id, name, note, price\)"),
-        ({"table": "teas"}, r"there is no table 'teas'; there are tea \(id"),
-        ({"table": "tea"}, r"name the columns of tea that have the text \(--text\): id, name"),
-        ({"table": "tea", "text": ["notes"]}, "has no column 'notes'; it has id, name, note"),
-        ({"table": "tea", "text": ["note"], "id": "sku"}, "--id: the table tea has no column"),
-    ],
-)
-def test_tables_and_columns_are_named_where_one_is_wrong(
-    db: Database, shop: Path, options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        db.import_from(shop, "sqlite", **options)  # type: ignore[arg-type]
 
 
 # Random bytes in real databases: what comes is sound.

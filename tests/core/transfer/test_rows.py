@@ -1,4 +1,4 @@
-"""JSON Lines, CSV and Parquet: rows with named fields."""
+"""JSON Lines, CSV, Parquet and tables of databases: rows with named fields."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import csv
 import gzip
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -16,6 +18,7 @@ import pytest
 
 from mcpvectordb import Database, InvalidInput, ParseFailed
 from mcpvectordb.transfer.rows import ONLY_PASSAGES
+from tests.core.transfer.conftest import execute
 from tests.support import Letters
 
 pytestmark = pytest.mark.long
@@ -174,3 +177,68 @@ def test_a_damaged_parquet_is_an_error_or_a_part_that_was_not_read(
     path.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(ParseFailed, match="no sound Parquet"):
         db.import_from(path)
+
+
+# Any table of a database.
+
+
+def test_a_table_has_embeddings_as_bytes(db: Database, tmp_path: Path) -> None:
+    path = tmp_path / "teas.db"
+    with closing(apsw.Connection(str(path))) as sql:
+        sql.execute("CREATE TABLE e (id TEXT PRIMARY KEY, content TEXT, embedding BLOB)")
+        raw = Letters().embed([TEA])[0].astype("<f4").tobytes()
+        rows = [("tea", TEA, raw), ("bare", None, raw), ("odd", None, b"abc")]
+        sql.executemany("INSERT INTO e VALUES (?, ?, ?)", rows)
+    done = db.import_from(path, table="e")
+    assert (done.kind, done.added) == ("sqlite", {"documents": 1, "vectors": 1})
+    assert done.embeddings == {"kept": 1}
+    assert done.skipped == {"an embedding that is no list of finite numbers": 1}
+    assert np.allclose(db.vectors.get("e/bare", store="teas").embedding, embedded(TEA))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    execute(
+        path,
+        "CREATE TABLE tea (id INTEGER PRIMARY KEY, name TEXT, note TEXT, price REAL);"
+        "INSERT INTO tea VALUES (1, 'Assam', 'Malty and strong', 4.5), "
+        "(2, 'Sencha', 'Green and fresh', 6), (3, NULL, NULL, 1)",
+    )
+    return path
+
+
+def test_a_row_becomes_a_document_and_again_if_it_changed(db: Database, shop: Path) -> None:
+    def imported() -> list[int]:
+        done = db.import_from(shop, "sqlite", table="tea", text=["note"], title="name")
+        assert done.skipped == {"neither text nor embedding": 1} and done.pending == 0
+        return [each.get("documents", 0) for each in (done.added, done.changed, done.known)]
+
+    assert imported() == [2, 0, 0]
+    [tea] = db.documents.search("malty", mode="text")
+    document = tea.item.document
+    assert (document.library, document.source, document.title) == ("shop", "tea/1", "Assam")
+    assert document.metadata["price"] == 4.5 and "name" not in document.metadata
+    assert imported() == [0, 0, 2]
+    execute(
+        shop, "UPDATE tea SET note = 'Grassy' WHERE id = 2; INSERT INTO tea (note) VALUES ('Red')"
+    )
+    assert imported() == [1, 1, 1]
+    assert not db.documents.search("fresh", mode="text")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"name the table \(--table\): tea \(id, name, note, price\)"),
+        ({"table": "teas"}, r"there is no table 'teas'; there are tea \(id"),
+        ({"table": "tea"}, r"name the fields that have the text \(--text\).*: name, note, price"),
+        ({"table": "tea", "text": ["notes"]}, "no field 'notes'; there are name, note, price"),
+        ({"table": "tea", "text": ["note"], "id": "sku"}, "no field 'sku'; there are id, name"),
+    ],
+)
+def test_tables_and_columns_are_named_where_one_is_wrong(
+    db: Database, shop: Path, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        db.import_from(shop, "sqlite", **options)  # type: ignore[arg-type]
