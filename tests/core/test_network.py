@@ -22,7 +22,16 @@ from mcpvectordb.network import (
     resolved,
     system_resolver,
 )
-from tests.support_web import Site, page, silence, slow_body, slow_headers, slow_status
+from tests.support_web import (
+    Site,
+    endless_continue,
+    page,
+    silence,
+    slow_body,
+    slow_headers,
+    slow_open_body,
+    slow_status,
+)
 
 PUBLIC = (
     "1.1.1.1 8.8.8.8 93.184.216.34 172.32.0.1 100.128.0.1 2606:4700::1111 2a00:1450:4001::8a"
@@ -138,7 +147,9 @@ def test_a_request_goes_to_the_address_with_its_headers(site: Site) -> None:
     assert get(site) == b"hello" and site.seen[0][1]["x"] == "y"
 
 
-@pytest.mark.parametrize("slow", [slow_body, slow_headers, slow_status, silence])
+@pytest.mark.parametrize(
+    "slow", [slow_body, slow_open_body, slow_headers, slow_status, endless_continue, silence]
+)
 def test_the_deadline_ends_whatever_a_server_drips(site: Site, slow: Callable[..., None]) -> None:
     site.pages["/"] = slow
     with pytest.raises((OSError, HTTPException)):

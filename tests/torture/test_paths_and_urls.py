@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mcpvectordb import Config, Database
-from mcpvectordb.ingest import urls
+from mcpvectordb import Database
 from mcpvectordb_server.surfaces import load
 from tests.guarantees import Guarantee
 from tests.server.clients import service
-from tests.support import Letters
 from tests.support_files import KEYS, SECRETS, make
-from tests.support_web import (
-    HOSTILE,
-    NAMES,
-    Handler,
-    Site,
-    endless_continue,
-    huge_header,
-    no_http,
-    nothing,
-    page,
-    short,
-    silence,
-    slow_body,
-    slow_headers,
-    slow_open_body,
-    slow_status,
-    wrong_chunks,
-)
 from tests.torture.hostile_calls import Defects, Session, refusal_of
 from tests.torture.support_torture import opened
 
@@ -261,139 +240,3 @@ def swap(path: Path, target: Path, over: threading.Event) -> None:
         path.unlink()
         original.rename(path)
         over.wait(0.002)
-
-
-# URLs
-
-
-def test_urls_of_private_addresses_are_refused(
-    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dialled: list[object] = []
-    monkeypatch.setattr(socket, "create_connection", lambda *given, **_: dialled.append(given))
-    monkeypatch.setattr(urls, "_system_resolver", lambda host, port: NAMES.get(host, ["10.0.0.1"]))
-    calls = [("mcpvectordb", "ingest_url", "url"), *TOOLS]
-    tested = guarantee("8 URLs", full=len(HOSTILE) * len(calls), short=len(HOSTILE) * len(calls))
-    with (
-        Database(tmp_path / "x.db", embedder=Letters(), config=Config(host_interval=0)) as db,
-        offered(db) as sessions,
-    ):
-
-        def round(number: int, rng: random.Random) -> None:
-            place, which = divmod(number % (len(HOSTILE) * len(calls)), len(calls))
-            surface, tool, parameter = calls[which]
-            reason = refusal_text(sessions, surface, tool, {parameter: HOSTILE[place]})
-            assert len(reason) > 15, f"{tool} {HOSTILE[place]!r}: {reason!r}"
-            assert not dialled and db.documents.count() == 0
-
-        tested.run_rounds(round)
-
-
-def redirect(location: str) -> Callable[[Handler], None]:
-    return page(status=302, Location=location)
-
-
-def bomb(handler: Handler) -> None:
-    handler.answer(gzip.compress(bytes(20_000_000), 1), Content_Encoding="gzip")
-
-
-def endless(handler: Handler) -> None:
-    handler.answer(Content_Length="")
-    while True:
-        handler.wfile.write(b"x" * 65_536)
-
-
-PAGES: dict[str, Callable[[Handler], None]] = {
-    **{
-        f"a redirect to {location}": redirect(location)
-        for location in (
-            "http://10.0.0.1/",
-            "//10.0.0.1/x",
-            "http://inner.test/",
-            "http://user@127.0.0.1/",
-            "file:///etc/passwd",
-            "http://localhost/",
-            "http://2130706433/",
-            "http://[::1",
-            "javascript:alert(1)",
-            "http://169.254.169.254/latest/meta-data/",
-            "ftp://10.0.0.1/",
-        )
-    },
-    "a redirect in a circle": redirect("/"),
-    "a bomb": bomb,
-    "without end": endless,
-    "huge": page(b"x" * 200_000),
-    "gone": page(status=404),
-    "no text": page(b"\x00\x01\x02" * 100, Content_Type="application/octet-stream"),
-    "slow body": slow_body,
-    "slow open body": slow_open_body,
-    "slow status": slow_status,
-    "slow headers": slow_headers,
-    "endless continue": endless_continue,
-    "silence": silence,
-    "cut off": short,
-    "no HTTP": no_http,
-    "wrong chunks": wrong_chunks,
-    "nothing": nothing,
-    "huge header": huge_header,
-}
-
-
-def test_redirects_to_private_addresses_and_oversized_pages_are_refused(
-    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Loopback counts as public here, so the first hop is allowed, but none of the others."""
-    monkeypatch.setattr(
-        urls.network, "blocked", lambda address, **_: "" if address == "127.0.0.1" else "private"
-    )
-    answers = {"inner.test": ["10.0.0.1"], "localhost": ["10.0.0.1"]}
-    monkeypatch.setattr(
-        urls, "_system_resolver", lambda host, port: answers.get(host, ["127.0.0.1"])
-    )
-    tested = guarantee("8 hostile sites", full=5 * len(PAGES), short=len(PAGES))
-    config = Config(host_interval=0, fetch_timeout=0.3, max_source_bytes=100_000)
-    with (
-        closing(Site()) as site,
-        Database(tmp_path / "x.db", embedder=Letters(), config=config) as db,
-        offered(db) as sessions,
-    ):
-
-        def round(number: int, rng: random.Random) -> None:
-            what = list(PAGES)[number % len(PAGES)]
-            site.pages["/"] = PAGES[what]
-            url = site.url("/", rng.choice(["127.0.0.1", "site.test"]))
-            reason = refusal_text(sessions, "mcpvectordb", "ingest_url", {"url": url})
-            assert len(reason) > 15, f"{what}: {reason!r}"
-            assert db.documents.count() == 0
-
-        tested.run_rounds(round)
-
-
-def test_a_name_that_changes_its_address_after_the_check_is_not_fetched(
-    guarantee: Callable[..., Guarantee], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The public address of a name has no server here; its private one has the secret."""
-    monkeypatch.setattr(
-        urls.network, "blocked", lambda address, **_: "" if address == "127.0.0.9" else "private"
-    )
-    tested = guarantee("8 rebinding", full=500, short=20)
-    config = Config(host_interval=0, fetch_timeout=5)
-    with (
-        closing(Site()) as site,
-        Database(tmp_path / "x.db", embedder=Letters(), config=config) as db,
-        offered(db) as sessions,
-    ):
-        site.pages["/"] = page(SECRET.encode(), Content_Type="text/plain")
-
-        def round(number: int, rng: random.Random) -> None:
-            asked = iter([["127.0.0.9"], *[["127.0.0.1"]] * 5])
-            monkeypatch.setattr(urls, "_system_resolver", lambda host, port: next(asked))
-            reason = refusal_text(
-                sessions, "mcpvectordb", "ingest_url", {"url": site.url("/", f"name{number}.test")}
-            )
-            assert reason and site.seen == [] and db.documents.count() == 0
-            with suppress(StopIteration):
-                assert next(asked) == ["127.0.0.1"]
-
-        tested.run_rounds(round)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import time
 from pathlib import Path
@@ -12,19 +11,6 @@ from mcpvectordb import Database
 from mcpvectordb.cli.ingest import resumable
 from tests.support import Letters
 from tests.support_cli import Shell
-
-
-def test_a_folder_is_ingested_with_a_summary(filled: Shell) -> None:
-    files, skipped, embedded = filled.out.strip().split("; ")
-    assert (files, skipped) == (
-        "2 indexed",
-        "skipped: 1 hidden, 1 of no readable type (--verbose lists them)",
-    )
-    assert re.fullmatch(r"2 chunks embedded \(\d+ tokens, [\d,]+/s\)", embedded)
-    again = filled.run("ingest", str(filled.folder / "notes"), "--library", "fruit")
-    assert again.strip() == (
-        "2 unchanged; skipped: 1 hidden, 1 of no readable type (--verbose lists them)"
-    )
 
 
 def test_a_folder_is_ingested_without_hidden_and_ignored_files_and_links_out_of_it(
@@ -111,13 +97,6 @@ def test_an_interrupt_says_how_much_waits_and_what_continues(
         "mcpvectordb: 1 passage still to be embedded: `mcpvectordb embed` continues, and so does "
         "the next server\n"
     )
-
-
-def test_a_source_that_fails_does_not_embed_what_waited_before(shell: Shell) -> None:
-    shell.run("ingest", "-", "--no-embed", stdin="tea")
-    shell.run("ingest", "missing.md", code=1)
-    assert "embedded" not in shell.out
-    assert json.loads(shell.run("status", "--json"))["pending"] == 1
 
 
 def test_a_dry_run_says_what_would_be_read_and_makes_no_file(shell: Shell) -> None:

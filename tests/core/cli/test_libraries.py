@@ -98,25 +98,6 @@ def test_a_person_is_asked_before_a_folder_is_confirmed(
     assert ("not confirmed" in received("library", "list")) is not agreed
 
 
-def test_a_library_is_added_synced_and_found(program: Program) -> None:
-    (program.notes / "apple.md").write_text("# Apple\n\nApples are red.")
-    (program.notes / "program.bin").write_bytes(b"\x7fELF\2\0")
-    (program.notes / ".hidden").touch()
-    assert program("library", "add", "fruit", "notes") == (
-        f"fruit follows {program.notes}; bring its files in with: mcpvectordb sync fruit"
-    )
-    assert program("sync").startswith(
-        "fruit: 1 indexed; skipped: 1 hidden, 1 of no readable type (--verbose lists them); 1 chunk embedded ("
-    )
-    assert (
-        program("sync", "fruit", "--verbose").splitlines()[-1]
-        == "fruit: 1 unchanged; skipped: 1 hidden, 1 of no readable type"
-    )
-    assert "apple.md" in program("search", "red", "apples") and "0 still waiting" in program(
-        "embed"
-    )
-
-
 def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
     for name in ("a.md", "b.txt", "c.rst", "d.md"):
         (program.notes / name).write_text(name)
@@ -136,30 +117,6 @@ def test_the_options_of_a_library_choose_its_files(program: Program) -> None:
         ["d.*", "x/"],
     )
     assert json.loads(program("status", "--json"))["pending"] == 2
-
-
-def test_a_part_of_a_library_is_described(program: Program) -> None:
-    program("library", "add", "fruit", "notes")
-    assert program("library", "describe", "fruit", "sweet", "What is sweet") == ""
-    program("library", "describe", "fruit", "/", "All of it")
-    with Database(program.db) as db:
-        assert db.documents.descriptions("fruit", "sweet/apple.md") == [
-            "All of it",
-            "What is sweet",
-        ]
-
-
-def test_a_library_is_removed_with_or_without_its_documents(program: Program) -> None:
-    (program.notes / "a.md").write_text("apple")
-    program("library", "add", "fruit", "notes")
-    program("sync", "--no-embed")
-    assert (
-        program("library", "remove", "fruit", "--keep-documents")
-        == "fruit no longer follows a folder"
-    )
-    assert program("library", "remove", "fruit", "--yes") == "removed fruit with 1 document"
-    program("library", "remove", "fruit", code=1)
-    assert "there is no library 'fruit'; there is none yet" in program.err
 
 
 def test_a_library_with_documents_is_not_removed_unasked(program: Program) -> None:

@@ -5,36 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database
-from mcpvectordb.records import Progress
-from tests.support import Letters, leave_a_foreign_log
+from tests.support import leave_a_foreign_log
 from tests.support_cli import Commands, Shell
-
-
-def test_status_shows_counts_the_model_and_what_is_not_embedded(notes: Commands) -> None:
-    with Database(notes.db, embedder=Letters()) as db:
-        db.documents.ingest_text("waiting", source="w", library="other", embed=False)
-    out = notes.run("status")
-    assert f"{'model':<22} letters\n" in out
-    groups = {"documents": 4, "  embedded": 3, "  to be embedded": 1, "passages": 10}
-    assert "\n".join(f"{name:<22} {count}" for name, count in groups.items()) in out
-    assert out.count(f"{'  to be embedded':<22} 1\n") == 2  # documents, and their passages
-    assert "origins" not in out and "waiting" not in out and "partly" not in out
-    chunks = json.loads(notes.run("list", "big.md", "--json"))["documents"][0]["chunks"] + 2
-    folder = notes.folder / "notes"
-    assert f"  notes  3 documents  {chunks} chunks  {folder}  **/*  my notes\n" in out
-    assert "  other  1 document  1 chunk  1 document not yet embedded\n" in out
-
-
-def test_status_says_what_takes_the_space(notes: Commands) -> None:
-    space = json.loads(notes.run("status", "--json"))["space"]
-    assert sum(space.values()) == notes.db.stat().st_size
-    kinds = {"texts of documents", "words of documents", "embeddings of documents", "history"}
-    assert kinds <= {*space}
-    out = notes.run("status")
-    assert (
-        f"{space['texts of documents']:,} bytes" in out and f"{'embeddings':<22} float32\n" in out
-    )
 
 
 def test_status_and_check_say_whether_the_parser_is_confined(
@@ -99,16 +71,3 @@ def test_a_log_of_another_file_is_named_by_the_command_that_sets_it_aside_and_by
     assert aside in json.loads(notes.run("status", "--json"))["notes"][0]
     Path(aside).unlink()
     assert "log" not in notes.invoke("status").stderr
-
-
-def test_status_says_which_ingest_was_cut_off_and_how_to_go_on(notes: Commands) -> None:
-    def cut_off(_: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with Database(notes.db, embedder=Letters()) as db, pytest.raises(KeyboardInterrupt):
-        db.documents.ingest_folder(notes.folder / "notes", library="other", progress=cut_off)
-    folder = notes.folder / "notes"
-    assert (
-        f"the ingest of {folder} into the library other was cut off: 0 of 3 files are stored; "
-        f"`mcpvectordb ingest {folder} --library other` goes on\n" in notes.invoke("status").stderr
-    )

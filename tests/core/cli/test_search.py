@@ -18,26 +18,6 @@ def docid(text: str) -> str:
     return "#" + hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def test_search_prints_path_line_and_confidence_of_each_hit_and_the_legs_that_ran(
-    filled: Shell,
-) -> None:
-    out = filled.run("search", "red", "apples")
-    first = out.splitlines()[0]
-    assert re.fullmatch(r"1\. \S*apple\.md:\d+  strong match, Apple.*", first), first
-    assert "searched by text and vector" in out and "page 0" not in out and "p. 0" not in out
-    assert "score" not in out and "\x1b" not in out
-
-
-def test_the_best_lines_are_shown_and_not_the_beginning(notes: Commands) -> None:
-    lines = "\n".join(f"line {number} of nothing much" for number in range(1, 40))
-    (notes.folder / "notes" / "long.md").write_text(f"{lines}\nA walrus sleeps.\n")
-    with Database(notes.db, embedder=Letters()) as db:
-        db.documents.sync()
-    out = notes.run("search", "walrus")
-    assert "long.md:40  " in out.splitlines()[0] and "   40: A walrus sleeps." in out
-    assert "line 1 of" not in out
-
-
 def test_passages_that_say_the_same_are_named_with_the_best(notes: Commands) -> None:
     (notes.folder / "notes" / "copy.md").write_text(PLAN)
     with Database(notes.db, embedder=Letters()) as db:

@@ -257,19 +257,6 @@ def test_libraries_that_are_added_at_once_are_all_confirmed(
     assert len([each for each in data.rglob("*.json") if len(each.stem) == 64]) == 4
 
 
-def test_a_library_is_listed_with_its_folder_before_it_has_documents(
-    db: Database, root: Path
-) -> None:
-    db.documents.add_library(
-        "notes", root, pattern="**/*.md", ignore=["drafts/", "*.tmp"], description="What I know"
-    )
-    (library,) = db.documents.libraries()
-    assert (library.name, library.documents, library.chunks) == ("notes", 0, 0)
-    assert (library.root, library.pattern) == (str(root), "**/*.md")
-    assert (library.ignore, library.description) == (("drafts/", "*.tmp"), "What I know")
-    assert library.created_at.endswith("+00:00")
-
-
 def test_a_folder_that_nobody_confirmed_is_not_read(db: Database, root: Path) -> None:
     (root / "a.md").write_text("apple")
     db.documents.add_library("notes", root, confirm=False)
@@ -278,15 +265,6 @@ def test_a_folder_that_nobody_confirmed_is_not_read(db: Database, root: Path) ->
         db.documents.sync("notes")
     db.documents.confirm_library("notes")
     assert [each.indexed for each in db.documents.sync("notes")] == [1]
-
-
-def test_libraries_with_and_without_a_folder_are_listed_together(db: Database, root: Path) -> None:
-    db.documents.add_library("notes", root)
-    db.documents.ingest_text("words", source="a", library="loose")
-    db.documents.ingest_text("more words", source="b", library="notes")
-    loose, notes = db.documents.libraries()
-    assert (loose.name, loose.documents, loose.root, loose.created_at) == ("loose", 1, "", "")
-    assert (notes.name, notes.documents, notes.chunks, notes.root) == ("notes", 1, 1, str(root))
 
 
 def test_adding_a_library_again_changes_its_options_and_nothing_else(

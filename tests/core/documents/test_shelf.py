@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from mcpvectordb import (
     Backlog,
-    Chunk,
     Condition,
     Config,
     Damaged,
@@ -24,7 +22,6 @@ from mcpvectordb import (
     NotFound,
     Progress,
     Refused,
-    Results,
     Source,
     TooLarge,
     Unreadable,
@@ -54,19 +51,6 @@ def texts(results: Any) -> list[str]:
     return [hit.item.text for hit in results]
 
 
-def test_a_file_is_stored_with_title_type_size_and_time(db: Database, tmp_path: Path) -> None:
-    file = tmp_path / "boats.md"
-    file.write_text("---\nauthor: Ann\n---\n" + ARTICLE)
-    document = db.documents.ingest(file, metadata={"year": 2026}).document
-    raw = file.read_bytes()
-    assert document.title == "Boats"
-    assert (document.source, document.file_type, document.size) == (str(file), "md", len(raw))
-    assert document.hash == hashlib.sha256(raw).hexdigest()
-    assert document.metadata == {"author": "Ann", "year": 2026}
-    assert document.modified.endswith("+00:00") and document.created_at.endswith("+00:00")
-    assert db.documents.text(document.id).encode() == raw
-
-
 @given(text=TEXTS)
 def test_any_text_comes_back_byte_for_byte(text: str) -> None:
     with Database(
@@ -77,22 +61,6 @@ def test_any_text_comes_back_byte_for_byte(text: str) -> None:
         for hit in db.documents.search(text, mode="vector", limit=100):
             assert text[hit.item.start : hit.item.end] == hit.item.text
         assert db.check() == []
-
-
-def test_every_hit_can_be_cited(db: Database) -> None:
-    document = db.documents.ingest_text(ARTICLE, source="boats.md").document
-    chunk = db.documents.search("sails wind", mode="text")[0].item
-    assert chunk.document == document and chunk.headings[0] == "Boats" and chunk.page is None
-    lines = ARTICLE.splitlines()[chunk.first_line - 1 : chunk.last_line]
-    assert ARTICLE[chunk.start : chunk.end] == chunk.text == "\n".join(lines)
-    assert chunk.citation.startswith("Boats, line") and "boats.md" in chunk.citation
-
-
-def test_the_words_of_title_and_headings_find_the_passage(db: Database) -> None:
-    db.documents.ingest_text(
-        "# Zebra crossing\n\n## Stripes\n\n" + "plain words " * 300, source="a.md"
-    )
-    assert len(db.documents.search("stripes", mode="text", limit=100)) > 1
 
 
 def test_browse_and_count_take_conditions(db: Database) -> None:
@@ -120,20 +88,6 @@ def test_conditions_apply_before_the_cut_to_limit(db: Database) -> None:
     for mode in ("text", "vector", "hybrid"):
         results = db.documents.search("apple", mode=mode, where={"metadata.n": 149}, limit=5)
         assert [hit.item.document.metadata["n"] for hit in results] == [149], mode
-
-
-def test_results_name_the_legs_that_ran_in_each_mode(db: Database) -> None:
-    db.documents.ingest_text("apple", source="a")
-    assert {
-        mode: db.documents.search("apple", mode=mode).legs for mode in ("hybrid", "text", "vector")
-    } == {"hybrid": ("text", "vector"), "text": ("text",), "vector": ("vector",)}
-
-
-def test_an_empty_file_is_searched_without_error(db: Database) -> None:
-    results = db.documents.search("anything")
-    assert len(results) == 0
-    assert results.legs == ("text",)
-    assert "nothing has been ingested" in results.reasons["vector"]
 
 
 def test_pages_of_results_together_are_the_whole_list(db: Database) -> None:
@@ -208,33 +162,6 @@ def test_bad_texts_are_refused_and_nothing_is_stored(
         with pytest.raises(error, match=message):
             db.documents.ingest_text(**{"text": "x", "source": "x", **arguments})
         assert db.documents.count() == 0
-
-
-@pytest.mark.parametrize("unit", ["passage", "document"])
-@pytest.mark.parametrize("mode", ["hybrid", "vector"])
-def test_a_search_says_how_many_passages_it_could_not_compare_by_meaning(
-    db: Database, unit: Any, mode: str
-) -> None:
-    def search(**options: Any) -> Results[Chunk]:
-        return db.documents.search("apple", unit=unit, mode=mode, **options)
-
-    for number in range(4):
-        db.documents.ingest_text(f"apple {number}", source=str(number), embed=False)
-    nothing = search()
-    assert "vector" not in nothing.legs
-    assert nothing.reasons["vector"] == (
-        "no passage is embedded yet (waiting: 4); run `mcpvectordb embed`"
-    )
-    db.documents.ingest_text("apple 4", source="4", library="other")
-    partly = search(library="other")
-    assert "vector" in partly.legs and partly.reasons == {}
-    assert (partly.backlog.pending, partly.backlog.passages, partly.backlog.embedded) == (4, 5, 1)
-    assert partly.backlog.note == (
-        "1 of all 5 passages are searched by meaning so far; run `mcpvectordb embed`"
-    )
-    db.embed_pending()
-    assert search().backlog == Backlog() and search().backlog.note == ""
-    assert db.documents.search("apple", mode="text").backlog == Backlog()
 
 
 def test_a_file_whose_documents_were_all_deleted_has_nothing_that_waits(db: Database) -> None:

@@ -453,14 +453,6 @@ def test_all_libraries_are_synced_or_the_named_one(folder: Folder) -> None:
         folder.db.documents.sync("nowhere")
 
 
-def test_a_sync_embeds_unless_embed_is_false(folder: Folder, path: Path) -> None:
-    folder.write("a.md")
-    (done,) = folder.db.documents.sync(embed=False)
-    assert folder.db.stats().pending == 1 and done.note == ""
-    (done,) = folder.db.documents.sync()
-    assert folder.db.stats().pending == 0 and done.note == ""
-
-
 def test_progress_counts_the_files_that_are_stored(
     folder: Folder,
 ) -> None:
@@ -605,17 +597,6 @@ def test_a_folder_is_ingested_once_with_its_metadata(db: Database, notes: Path) 
     assert [each.root for each in db.documents.libraries()] == [""] and db.check() == []
 
 
-def test_a_second_ingest_reads_only_new_files_and_removes_nothing(
-    db: Database, notes: Path
-) -> None:
-    db.documents.ingest_folder(notes)
-    (notes / "0" / "0.md").write_text("# Note\n\nanother text")
-    (notes / "1" / "1.md").rename(notes / "new.md")
-    done = db.documents.ingest_folder(notes)
-    assert counts(done) == {"indexed": 1, "replaced": 1, "unchanged": 3}
-    assert db.documents.count() == 6
-
-
 def test_a_file_or_a_missing_folder_is_refused(db: Database, notes: Path) -> None:
     for wrong in (notes / "0" / "0.md", notes / "missing"):
         with pytest.raises(Unreadable, match=wrong.name):
@@ -722,41 +703,6 @@ def test_a_failing_model_is_reported_after_all_files_are_stored(path: Path, note
         db.documents.ingest_folder(notes)
     with Database(path, embedder=Letters()) as db:
         assert db.documents.ingest_folder(notes).embedded.chunks == 5 and db.check() == []
-
-
-def test_progress_counts_files_then_chunks_and_ends_with_no_time_left(
-    path: Path, notes: Path
-) -> None:
-    class Held(Recorder):
-        """Holds its second batch until all files are stored, so that the rest is left for then."""
-
-        def embed(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
-            if self.seen:
-                stored.wait(30)
-            return super().embed(texts, query=query)
-
-    write(notes, 100)
-    seen: list[Progress] = []
-    stored = threading.Event()
-
-    def listen(progress: Progress) -> None:
-        seen.append(progress)
-        if progress.done == progress.total:
-            stored.set()
-
-    with Database(path, embedder=Held(0.2)) as db:
-        done = db.documents.ingest_folder(notes, progress=listen)
-    files = [each for each in seen if each.step == "ingest"]
-    assert [each.done for each in files] == sorted(each.done for each in files) and files[
-        -1
-    ].done == files[-1].total == 100
-    assert files[-1].chunks_known == 100 and all(each.chunks <= each.chunks_known for each in files)
-    chunks = [each for each in seen if each.step == "embed"]
-    assert seen == files + chunks and (chunks[-1].done, chunks[-1].seconds_left) == (
-        chunks[-1].total,
-        0,
-    )
-    assert done.embedded.chunks == 100 and done.embedded.tokens_per_second > 0
 
 
 MEASURE = """

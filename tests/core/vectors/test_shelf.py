@@ -219,38 +219,6 @@ def test_browsing_goes_by_pages_newest_first(db: Database) -> None:
 # Searching.
 
 
-def test_dot_products_and_distances_are_the_metrics_own_figures(db: Database) -> None:
-    rows = [[1e6, 1e-3], [3, 4], [-1, 0]]
-    for metric in ("dot", "euclidean"):
-        db.vectors.add_many(["a", "b", "c"], rows, store=metric, metric=metric)
-    found = db.vectors.search([3, 4], store="dot")
-    assert ids(found) == ["a", "b", "c"] and scores(found) == [3e6 + 4e-3, 25.0, -3.0]
-    found = db.vectors.search([3, 4], store="euclidean")
-    assert ids(found) == ["b", "c", "a"]
-    assert [hit.scores.vector for hit in found] == pytest.approx(
-        [0.0, 32**0.5, np.hypot(1e6 - 3, 1e-3 - 4)], rel=1e-14
-    )
-    assert scores(found) == [-hit.scores.vector for hit in found if hit.scores.vector is not None]
-
-
-def test_another_dimension_follows_with_score_zero_and_without_a_rank(db: Database) -> None:
-    for metric in ("cosine", "dot", "euclidean"):
-        db.vectors.add_many(
-            ["long", "against", "longer", "along"],
-            [[1, 0, 0], [-1, 0], [1, 0, 0, 0], [2, 0]],
-            store=metric,
-            metric=metric,
-        )
-    for metric in ("cosine", "dot"):
-        found = db.vectors.search([1, 0], store=metric)
-        assert ids(found) == ["along", "against", "long", "longer"]
-        assert scores(found)[2:] == [0.0, 0.0]
-        assert [hit.scores.vector_rank for hit in found] == [1, 2, None, None]
-        assert ids(db.vectors.search([1, 0], store=metric, limit=3)) == ["along", "against", "long"]
-    assert ids(db.vectors.search([1, 0], store="euclidean")) == ["along", "against"]
-    assert db.vectors.count(store="euclidean") == 4
-
-
 def test_conditions_apply_before_the_cut(db: Database) -> None:
     rows = clustered(60)
     db.vectors.add_many(

@@ -10,8 +10,7 @@ import pytest
 from mcpvectordb import Database
 from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surfaces.mcpvectordb import SURFACE
-from tests.server.clients import ask, caller, service
-from tests.support import Letters
+from tests.server.clients import caller, service
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -105,15 +104,6 @@ def test_keys_of_metadata_are_filtered_by_an_object(tool: Ask, write: Callable[.
     assert found({}) == {"c"}
     assert found('{"year":2025}') == {"b"}
     assert found('{"year":2024}') == set()  # the text of all metadata
-
-
-def test_a_search_by_words_only_has_a_note(path: Path) -> None:
-    with Database(path, embedder=Letters()) as db:
-        db.documents.ingest_text("tea leaves", source="tea.md")
-    with Database(path) as other:  # whose model is not this file's
-        reply = ask(service(other, SURFACE), "search", {"query": "leaves"}).structured_content
-    assert reply["results"][0]["content"] == "tea leaves"
-    assert reply["note"].startswith("not searched by meaning: ")
 
 
 # list_documents, list_libraries, delete_document, get_document

@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 
 from mcpvectordb import Database
-from mcpvectordb.embedding import weights
-from mcpvectordb.embedding.catalogue import CATALOGUE, RERANKER
 from mcpvectordb_server.replies import MAX_REPLY
 from mcpvectordb_server.surfaces.qmd import SURFACE
 from tests.server.clients import VERSIONS, ask, exchange, service, talk, valid
 from tests.support import Letters, search_documents
 
-QUALITY = weights.installed(CATALOGUE[RERANKER], Path("nowhere"))
 NOTES = {
     "tea.md": "# Green tea\n\nWater at 80 degrees.\nPour it over the leaves.\nWait for two "
     "minutes.\nDrink.\n",
@@ -128,16 +125,6 @@ def test_without_a_vector_index_there_is_the_specified_error(path: Path, root: P
 
 
 # query
-
-
-@pytest.mark.skipif(not QUALITY, reason="the extra quality is not installed")
-def test_a_query_takes_all_steps_and_reports_them(calls: Calls, notes: Database) -> None:
-    result = calls.raw("query", query="What did we speak about?")
-    assert result.structured_content["steps"] == ["text", "vector", "expansion", "rerank"]
-    assert result.structured_content["skipped"] == {}
-    assert result.structured_content["results"][0]["file"] == "notes/2025/meeting one.md"
-    (block,) = result.content
-    assert block.text.startswith("Found 5 results")
 
 
 def test_without_vectors_a_query_goes_by_words(path: Path, root: Path) -> None:

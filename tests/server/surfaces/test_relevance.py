@@ -37,16 +37,6 @@ def test_a_search_without_a_relevant_document_has_a_note(air: Database) -> None:
     assert all(0 <= each["relevance"] < WEAK for each in reply["results"])
 
 
-def test_results_below_min_relevance_are_left_out(air: Database) -> None:
-    assert len(search(air, query=ANSWERED[0], min_relevance=0.3)["results"]) == 1
-    reply = search(air, query=UNHEARD_OF[0], min_relevance=0.3)
-    assert reply["results"] == [] and reply["note"].startswith(NOTHING)
-    assert search(air, query="jet", min_relevance=2) == {
-        "status": "error",
-        "error": "min_relevance must be 0 to 1, not 2.0",
-    }
-
-
 def test_unknown_relevance_is_null_and_filters_nothing(air: Database, db: Database) -> None:
     reply = search(air, query="Что такое флаттер?", min_relevance=0.9)
     assert [each["relevance"] for each in reply["results"]] == [None] * 5

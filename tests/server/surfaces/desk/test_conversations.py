@@ -27,15 +27,6 @@ def test_2_what_nobody_wrote_is_said_to_be_missing(agent: Agent) -> None:
     assert "Nothing relevant was found" in found.text
 
 
-def test_3_a_hit_is_read_around(agent: Agent) -> None:
-    found = agent("search", query="error E17", limit=1)
-    [place] = found.places
-    assert "E17" in found.text
-    around = agent("read", place=place, around=3)
-    assert "Error E17 means that the inlet is blocked" in around.text
-    assert "valve V20" in around.text
-
-
 def test_4_a_long_document_is_read_in_parts_by_its_outline(agent: Agent) -> None:
     first = agent("read", place="pump.md", budget=600)
     assert "Outline (line, heading):" in first.text and "## Chapter 20" in first.text
