@@ -240,10 +240,12 @@ def _logistic(known: Floats, relevant: Floats, shares: Floats, ridge: float = 1e
     return found
 
 
-def relevance(found: Asked, weights: Weights, alone: Weights | None) -> Floats:
+def relevance(
+    found: Asked, weights: Weights, alone: Weights | None = None, discount: float = 0.0
+) -> Floats:
     """What the weights make of the hits of a query; never more than of the hit before.
 
-    `alone` are those of meaning alone, for hits that say it in other words.
+    `alone` are those of meaning alone, for hits that say it in other words, which are discounted.
     """
 
     def log_odds(hit: Hit, by: Weights) -> float:
@@ -251,7 +253,7 @@ def relevance(found: Asked, weights: Weights, alone: Weights | None) -> Floats:
         return by.base + sum(getattr(by, name) * getattr(hit, name) for name in names)
 
     odds = [
-        max(log_odds(hit, weights), log_odds(hit, alone) - PARAPHRASE if alone else -math.inf)
+        max(log_odds(hit, weights), log_odds(hit, alone) - discount if alone else -math.inf)
         + weights.rank * math.log(rank)
         for rank, hit in enumerate(found.hits, 1)
     ]
@@ -277,7 +279,9 @@ def report(model: str, mode: str, found: Sequence[Asked], unfitted: Set[str]) ->
         weights = fit(others, EVIDENCE[mode])
         alone = fit(others, EVIDENCE["vector"]) if mode == "hybrid" else None
         predicted += [
-            (each, relevance(each, weights, alone)) for each in found if each.data == name
+            (each, relevance(each, weights, alone, PARAPHRASE.get(model, 0.35)))
+            for each in found
+            if each.data == name
         ]
     heads = ("right: weak", "right: strong", "foreign: weak", "foreign: strong", "error", "of own")
     lines = [

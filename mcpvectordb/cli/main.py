@@ -28,7 +28,7 @@ MOST_EXAMPLES = 3  # at the end of a help
 # Each command's module and the beginning of its help: `--help` need not load the modules.
 COMMANDS = {
     "ingest": ("ingest", "Put files, folders, web pages or standard input into the database"),
-    "search": ("search", "Find passages or documents"),
+    "search": ("search", "Find passages of documents, and memories"),
     "grep": ("search", "Find lines that match a regular expression (RE2)"),
     "verify": (
         "search",

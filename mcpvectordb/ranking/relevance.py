@@ -36,9 +36,6 @@ from mcpvectordb.text.tokens import CJK, is_foreign, is_non_latin
 JUDGED = 10
 ENGLISH, CHINESE = "en", "zh"
 SINGLE = -1.3  # added to the weight of the rank of memories: turns of conversations, as judged
-# What meaning alone lacks, in log odds, where words were searched, too: a paraphrase has none of
-# the query's words, and words that are missing must not make a stranger of it.
-PARAPHRASE = 0.35
 _SURE = 1e-6  # scores of a cross-encoder are clipped this far from 0 and 1: log odds stay finite
 
 
@@ -92,6 +89,15 @@ BY_BOTH = {
     ),
     # By the cosines of sixteen questions and answers, on the scale of the others.
     "potion-base-8M": Weights(base=-5.0, cosine=9.5, words=3.2, passages=-0.56, rank=-0.55),
+}
+# What meaning alone lacks, in log odds, where words were searched, too: a paraphrase has none of
+# the query's words, and words that are missing must not make a stranger of it. As little as lets
+# nine of ten strangers be told.
+PARAPHRASE = {
+    "all-MiniLM-L6-v2": 0.1,
+    "bge-small-en-v1.5": 0.35,
+    "multilingual-e5-small": 0.35,
+    "potion-base-8M": 0.35,
 }
 
 
@@ -165,7 +171,8 @@ class Judge:
         odds = by.log_odds(found, passages)
         if by is not BY_BOTH.get(self.model):
             return odds
-        return max(odds, BY_MEANING[self.model].log_odds(found, passages) - PARAPHRASE)
+        alone = BY_MEANING[self.model].log_odds(found, passages)
+        return max(odds, alone - PARAPHRASE[self.model])
 
     def _weights(self, found: Evidence, latin_only: bool) -> Weights | None:
         scores = found.scores

@@ -456,7 +456,7 @@ def test_the_graph_is_kept_when_many_documents_were_embedded_and_by_no_search(
     made.embed(MANY, query=True)
     assert not folder.exists()
     made.embed(["one more"])
-    assert GraphCache(folder, MINILM.digest).find()
+    assert GraphCache(folder, MINILM.digest, MINILM.assembly).find()
     assert [each.name for each in folder.iterdir()] == [place(folder).name]  # nothing half-made
 
 

@@ -98,7 +98,7 @@ def test_words_that_are_missing_do_not_make_a_stranger_of_a_paraphrase(
 ) -> None:
     found = Evidence(Scores(text=1.0, vector=cosine), "", share)
     both = BY_BOTH[model].log_odds(found, passages)
-    alone = BY_MEANING[model].log_odds(found, passages) - PARAPHRASE
+    alone = BY_MEANING[model].log_odds(found, passages) - PARAPHRASE[model]
     chance = first(Judge(model), found.scores, share, passages=passages)
     assert chance == pytest.approx(1 / (1 + math.exp(-max(both, alone))))
 
