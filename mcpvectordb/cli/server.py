@@ -45,14 +45,22 @@ def web(files: tuple[Path, ...], port: int | None, no_open: bool, read_only: boo
     from mcpvectordb import Config
     from mcpvectordb_server.web.serve import serve as serve_page
 
-    named = [None] if given_database() or not files else []
+    given = given_database()
+    named: dict[Path | str, Path | None] = {_place(file): file for file in files}
+    if given or not files:
+        named = {_place(given) if given else "": None} | named
     with ExitStack() as open_files:
         databases = [
             open_files.enter_context(opened(file, make=not read_only, read_only=read_only))
-            for file in (*named, *files)
+            for file in named.values()
         ]
         token = os.environ.get(Config.ENV_PREFIX + "TOKEN")
         serve_page(*databases, port=port, open_page=not no_open, token=token)
+
+
+def _place(file: Path | str) -> Path | str:
+    """Where a file is, however it is named; a URL as it is."""
+    return file.expanduser().resolve() if isinstance(file, Path) else file
 
 
 @click.command()

@@ -92,9 +92,10 @@ def test_the_page_is_opened_in_the_browser_by_an_address_of_its_own(tmp_path: Pa
             session(address)
 
 
-def test_files_that_are_named_are_served_beside_each_other(tmp_path: Path) -> None:
+def test_files_that_are_named_are_served_beside_each_other_and_each_once(tmp_path: Path) -> None:
     places = [tmp_path / "a.db", tmp_path / "b.db"]
-    with command(places[0], str(places[1]), "--port", "0", "--no-open") as (_, url):
+    again = [str(places[1]), str(tmp_path / "." / "a.db"), str(tmp_path / "b.db")]
+    with command(places[0], *again, "--port", "0", "--no-open") as (_, url):
         assert [each["path"] for each in session(url)["files"]] == list(map(str, places))
 
 
