@@ -54,7 +54,7 @@ FEEDBACK = 3  # best candidates towards which the query's embedding is moved
 DEPTH = 100
 # What is among the first AGREED of both retrievers is among the first KEPT of their fusion.
 AGREED, KEPT = 3, 5
-BESIDE = 10  # candidates of each retriever whose neighbours are candidates, too
+BESIDE = 30  # candidates of each retriever whose neighbours are candidates, too
 # Scores that differ by less than this are not stretched to the whole scale of 0 to 1: BM25 as a
 # share of its highest value, cosines as they are. Candidates of more than a few texts differ more.
 TEXT_SPAN, VECTOR_SPAN = 1.0, 0.2
