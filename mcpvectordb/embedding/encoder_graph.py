@@ -20,7 +20,6 @@ graph, .995 without.
 from __future__ import annotations
 
 import math
-import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -276,7 +275,7 @@ class E5S1:
     Tensors are decoded when they are asked for.
     """
 
-    def __init__(self, content: mmap.mmap) -> None:
+    def __init__(self, content: bytes) -> None:
         magic, version, *sizes, self.epsilon, block = struct.unpack_from("<4si7ifi", content)
         if (magic, version, block) != (b"E5S1", 1, BLOCK):
             raise ValueError("it is not a file E5S1 of version 1")
@@ -286,9 +285,11 @@ class E5S1:
             "<5iQ", content, 44
         )
         at = 72
-        self._starts = np.frombuffer(content, "<u4", count + 1, at)
-        self.scores = np.frombuffer(content, "<f4", count, at := at + 4 * (count + 1))
-        self._texts = content[(at := at + 4 * count) : at + size]
+        offsets = np.frombuffer(content, "<u4", count + 1, at).tolist()
+        scores = np.frombuffer(content, "<f4", count, at := at + 4 * (count + 1)).tolist()
+        texts = content[(at := at + 4 * count) :][:size]
+        pieces = [texts[first:last].decode() for first, last in pairwise(offsets)]
+        self.pieces: list[tuple[str, float]] = list(zip(pieces, scores, strict=True))
         _, rules = struct.unpack_from("<iI", content, at := at + size)
         (tensors,) = struct.unpack_from("<i", content, at := at + 8 + rules)
         at += 4
@@ -299,33 +300,6 @@ class E5S1:
             _kind, _values, place, _bytes = struct.unpack_from("<BIQQ", content, at + 2 + length)
             self._offsets[name] = place
             at += 23 + length
-
-    @property
-    def pieces(self) -> list[tuple[str, float]]:
-        """All pieces with their scores."""
-        texts = [self._texts[first:last].decode() for first, last in pairwise(self._starts)]
-        return list(zip(texts, self.scores.tolist(), strict=True))
-
-    def pieces_in(self, text: str) -> dict[int, tuple[str, float]]:
-        """By id, those that occur in a text, and the special ones."""
-        content = text.encode()
-        # Most are ruled out by their first three bytes, of which shorter ones have fewer.
-        seen = np.zeros(1 << 24, bool)
-        for at in range(len(content)):
-            for size in (1, 2, 3):
-                seen[int.from_bytes(content[at : at + size].ljust(3, b"\0"), "big")] = True
-        texts = np.frombuffer(self._texts + b"\0\0", "u1")
-        first, lengths = np.zeros(len(self.scores), np.uint32), np.diff(self._starts)
-        for place in range(3):
-            byte = texts[self._starts[:-1] + place].astype(np.uint32)
-            first |= byte * (lengths > place) << (16 - 8 * place)
-        ids = [self.begin, self.end, self.unknown, *np.flatnonzero(seen[first]).tolist()]
-        found = {}
-        for number, id in enumerate(ids):
-            piece = self._texts[self._starts[id] : self._starts[id + 1]]
-            if number < 3 or piece in content:
-                found[id] = piece.decode(), float(self.scores[id])
-        return found
 
     def floats(self, name: str, *shape: int) -> NDArray[np.float32]:
         """A tensor of float32 values."""
@@ -379,8 +353,7 @@ class E5S1:
 def read_e5s1(path: Path) -> E5S1:
     """Read a file; ModelDamaged if that is impossible."""
     try:
-        with path.open("rb") as file:
-            return E5S1(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return E5S1(path.read_bytes())
     except (OSError, ValueError, struct.error) as error:
         raise ModelDamaged(
             f"{path} cannot be read as weights: {error}; install its package again"

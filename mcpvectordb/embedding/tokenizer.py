@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +23,6 @@ WINDOW = 50_000
 # A longer run of characters counts as several tokens; otherwise a megabyte without a space would be
 # a single one.
 STRIDE = 16
-# A tokenizer of 250,000 pieces takes more than a second to make, one of those that occur in a text
-# of so many characters a tenth. So the first texts of a process, such as a query, get their own.
-SHORT, FEW = 1_000, 6
-SURROGATE = "the text holds half of a surrogate pair, which is not a character"
 # SentencePiece keeps the full-width tilde, which NFKC would change; this stands for it meanwhile.
 _TILDE = "\ue0ff"
 
@@ -39,24 +35,13 @@ class TokenPipeline:
     encoded as these five characters, never as the special token.
     """
 
-    def __init__(self, path: Path = SHIPPED, made: Tokenizer | None = None) -> None:
-        self._path = path
-        self._alone = FEW if path.suffix == ".bin" and made is None else 0
-        if made is not None:
-            self._tokenizer = made
-
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        self._alone = 0
-        return _READERS.get(self._path.suffix, _from_json)(self._path)
-
-    @cached_property
-    def _words(self) -> WordStarts | None:
+    def __init__(self, path: Path = SHIPPED) -> None:
         from tokenizers.pre_tokenizers import BertPreTokenizer
 
+        self._tokenizer = _READERS.get(path.suffix, _from_json)(path)
         # A text of BERT's is cut into words before anything else; other models read on.
         bert = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
-        return WordStarts(self._word_starts) if bert else None
+        self._words = WordStarts(self._word_starts) if bert else None
 
     def encode(self, text: str, max_tokens: int) -> list[int]:
         """Return the ids of a text with special tokens, truncated to `max_tokens`."""
@@ -64,10 +49,6 @@ class TokenPipeline:
 
     def encode_parts(self, text: str, max_tokens: int, most: int) -> list[list[int]]:
         """Return the ids in as few equal parts as needed, truncated to `most` parts."""
-        if self._alone and len(text) <= SHORT:
-            self._alone -= 1
-            few = TokenPipeline(self._path, _from_e5s1(self._path, text))
-            return few.encode_parts(text, max_tokens, most)
         room = max_tokens - self._tokenizer.num_special_tokens_to_add(False)
         encoding = self._encoding(text, most * room)
         seen = min(len(encoding), most * room)
@@ -148,7 +129,9 @@ class TokenPipeline:
         try:
             return self._tokenizer.encode(window, add_special_tokens=False)
         except TypeError:
-            raise InvalidInput(SURROGATE) from None
+            raise InvalidInput(
+                "the text holds half of a surrogate pair, which is not a character"
+            ) from None
 
 
 def tokenizer_of(path: Path = SHIPPED) -> TokenPipeline:
@@ -194,11 +177,11 @@ def _from_json(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def _from_e5s1(path: Path, only: str | None = None) -> Tokenizer:
-    """The tokenizer of a file E5S1, which takes a second to make; or `only` for this text.
+def _from_e5s1(path: Path) -> Tokenizer:
+    """The tokenizer of a file E5S1, which takes a second to make.
 
     SentencePiece's normalisation `nmt_nfkc` is that of `tokenizers` but for one character. Special
-    pieces get U+0001 in front, which the normalisation removes from texts: so no text has them.
+    pieces get a NUL in front, which the normalisation removes from texts: so no text has them.
     """
     from tokenizers import Regex, Tokenizer
     from tokenizers.models import Unigram
@@ -208,7 +191,13 @@ def _from_e5s1(path: Path, only: str | None = None) -> Tokenizer:
 
     from mcpvectordb.embedding.encoder_graph import read_e5s1
 
-    normalizer = Sequence(
+    weights = read_e5s1(path)
+    vocabulary = [
+        (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
+        for text, score in weights.pieces
+    ]
+    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=weights.unknown, byte_fallback=False))
+    tokenizer.normalizer = Sequence(
         [
             Nmt(),
             Replace("\uff5e", _TILDE),
@@ -218,21 +207,6 @@ def _from_e5s1(path: Path, only: str | None = None) -> Tokenizer:
             Strip(),
         ]
     )
-    weights = read_e5s1(path)
-    if only is None:
-        pieces = dict(enumerate(weights.pieces))
-    else:
-        try:
-            pieces = weights.pieces_in("▁" + normalizer.normalize_str(only).replace(" ", "▁"))
-        except TypeError:
-            raise InvalidInput(SURROGATE) from None
-    # The lowest score of all determines that of unknown characters.
-    vocabulary = [("\1", float(weights.scores.min()))] * len(weights.scores)
-    for id, (text, score) in pieces.items():
-        special = text.startswith("<") and text.endswith(">") and score == 0
-        vocabulary[id] = (f"\1{text}" if special else text, score)
-    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=weights.unknown, byte_fallback=False))
-    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = Metaspace()
     begin, end = (vocabulary[each][0] for each in (weights.begin, weights.end))
     tokenizer.post_processor = TemplateProcessing(

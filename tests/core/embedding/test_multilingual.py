@@ -13,15 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import OnnxEmbedder
-from mcpvectordb.embedding.tokenizer import FEW, SHORT, TokenPipeline
+from mcpvectordb.embedding.tokenizer import TokenPipeline
 from mcpvectordb.embedding.weights import GRAPH, WEIGHTS, _record, installed, locate
-from mcpvectordb.errors import InvalidInput
 from tests.support import ROOT
 from tests.support_e5s1 import Tiny
 from tests.support_onnx import model_file
@@ -168,52 +165,6 @@ def test_tokens_are_those_of_sentencepiece(embedder: OnnxEmbedder) -> None:
     more = json.loads((FIXTURES / "scripts.json").read_text("utf-8"))
     found = [embedder.tokens.encode(text, 512)[1:-1] for text in [*texts, *more]]
     assert found == expected and len(found) == 210
-
-
-@pytest.fixture(scope="module")
-def whole() -> TokenPipeline:
-    pipeline = TokenPipeline(locate(E5, NOWHERE)["tokenizer"])
-    pipeline.token_starts("all pieces")
-    return pipeline
-
-
-SCRIPTS = (
-    "abcdefgh ÄÖßéñ 0123456789 .,;:!?-_()[]{}<>/\\|@#$%^&*~`'\"= \t\n\0▁\uff5e\u3000"
-    "абвгдежзийклмн αβγδεζ אבגדה ابتثجح हिन्दी বাংলা தமிழ் ไทย 한국어 日本語カタカナひらがな 中文汉字 ՀԱՅ ქართ "
-    "\u0301\u200d\u00ad\ufeff\ufb01½℃①𝔘😀👩🏽"
-)
-WORDS = [
-    "query: ", "passage: ", "the ", "lighthouse", "Donaudampfschiff", "<s>", "\0</s>", "\1<unk>",
-    "как работает", "天气怎么样", "नमस्ते", "مرحبا", "สวัสดี", "안녕하세요", "----------", "def f(x):\n",
-]  # fmt: skip
-
-
-@real
-@given(st.lists(st.text(SCRIPTS, max_size=12) | st.sampled_from(WORDS) | st.text(max_size=6)))
-def test_a_tokenizer_of_the_pieces_in_a_text_gives_the_ids_of_the_whole_one(
-    whole: TokenPipeline, parts: list[str]
-) -> None:
-    text = "".join(parts)
-    path = locate(E5, NOWHERE)["tokenizer"]
-    alone = TokenPipeline(path)
-    try:
-        expected = whole.encode_parts(text, 64, 8)
-    except InvalidInput:
-        with pytest.raises(InvalidInput):
-            alone.encode_parts(text, 64, 8)
-        return
-    assert alone.encode_parts(text, 64, 8) == expected
-    assert "_tokenizer" not in vars(alone) or len(text) > SHORT
-
-
-@real
-def test_after_a_few_short_texts_all_pieces_are_read_once() -> None:
-    pipeline = TokenPipeline(locate(E5, NOWHERE)["tokenizer"])
-    for _ in range(FEW):
-        pipeline.encode("query: sea", 64)
-    assert "_tokenizer" not in vars(pipeline)
-    pipeline.encode("query: sea", 64)
-    assert "_tokenizer" in vars(pipeline)
 
 
 @real
