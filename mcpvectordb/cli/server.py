@@ -46,9 +46,11 @@ def web(files: tuple[Path, ...], port: int | None, no_open: bool, read_only: boo
     from mcpvectordb_server.web.serve import serve as serve_page
 
     given = given_database()
-    named: dict[Path | str, Path | None] = {_place(file): file for file in files}
+    named: dict[Path | str, Path | None] = {}
     if given or not files:
-        named = {_place(given) if given else "": None} | named
+        named[_place(given) if given else ""] = None
+    for file in files:
+        named.setdefault(_place(file), file)
     with ExitStack() as open_files:
         databases = [
             open_files.enter_context(opened(file, make=not read_only, read_only=read_only))
