@@ -27,6 +27,7 @@ from mcpvectordb.records import Document, ProgressCallback, Source
 KERNEL = ("/proc", "/sys")
 VAULT_FOLDER = ".obsidian"
 SIBLINGS = ("", "-wal", "-shm", "-journal")
+_SECONDS = len("2026-01-31T00:00:00")
 
 _OPEN_FILE = os.O_RDONLY | sum(
     getattr(os, name, 0)
@@ -142,7 +143,10 @@ def state(
         return "gone"
     if info.st_size != document.size:
         return "changed"
-    if _iso(info.st_mtime) == document.modified:
+    # Times are kept in seconds: what was stored in the second of its writing may have been written
+    # again in it.
+    same_second = document.created_at[:_SECONDS] == document.modified[:_SECONDS]
+    if _iso(info.st_mtime) == document.modified and not same_second:
         return "current"
     try:  # copied back, checked out again, or changed
         found = read_path(document.source, config=config, forbidden=forbidden)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -605,6 +607,19 @@ def test_what_became_of_a_file_since_it_was_read(db: Database, tmp_path: Path) -
     other.unlink()
     other.mkdir()
     assert db.documents.state(stored) == db.documents.state(synced) == "gone"
+
+
+def test_a_file_written_twice_in_the_second_of_its_ingest_has_changed(
+    db: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "tea.md"
+    file.write_text("green tea")
+    stored = db.documents.ingest(file).document
+    second = datetime.fromisoformat(stored.created_at).replace(microsecond=0)
+    stored = replace(stored, modified=second.isoformat())
+    file.write_text("white tea")
+    os.utime(file, (second.timestamp(), second.timestamp()))
+    assert db.documents.state(stored) == "changed"
 
 
 @pytest.mark.parametrize("source", ["notes/tea.md", "/nowhere/tea.md", "https://tea.test/a.md"])
