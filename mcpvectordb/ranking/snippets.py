@@ -24,6 +24,7 @@ BEFORE, AFTER = 1, 2  # lines that are shown around the one that has most words 
 # Characters before the first such word if its line is too long to be shown from its beginning.
 LEAD = 60
 
+_RULE = re.compile(r"\|(?: *:?-+:? *\|)+\s*")  # below the header of a table
 _SUFFIX = re.compile(r"(?<=[a-z]{4})(?:ing|ed|es|s|e|y|ies)$")
 # Characters that are tokenized at a time: a token takes many times the memory of its text.
 WINDOW = 100_000
@@ -79,7 +80,10 @@ class Snippets:
         return first_line + best, numbered(_capped(shown_lines), first_line + start)
 
     def _best_line(self, text: str, lines: Sequence[str]) -> tuple[int, list[Occurrence]]:
-        """The first of the lines with most different words, and the occurrences in it."""
+        """The first of the lines with most different words, and the occurrences in it.
+
+        A table's header comes last of them: its words are those of every row.
+        """
         folded = text.lower()
         if len(folded) != len(text):  # a few letters change their length, and so all places
             folded = text
@@ -101,7 +105,8 @@ class Snippets:
         best = max(
             having,
             key=lambda line: (
-                having[line].bit_count() + 2 * (having[line] & self._codes).bit_count()
+                having[line].bit_count() + 2 * (having[line] & self._codes).bit_count(),
+                not any(map(_RULE.fullmatch, lines[line + 1 : line + 2])),
             ),
         )
         start = sum(len(each) + 1 for each in lines[:best])

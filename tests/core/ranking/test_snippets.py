@@ -33,6 +33,12 @@ def test_of_several_best_lines_the_first_is_shown() -> None:
     assert snippet(TEXT, "water").startswith("2: \n3: Water")
 
 
+def test_a_row_of_a_table_is_shown_before_its_header() -> None:
+    table = "| name | phone |\n| --- | --- |\n| Ana | 123 |\n| Bo | 456 |"
+    assert "4: | Bo | 456 |" in snippet(table, "what phone does Bo have")
+    assert snippet(table, "phone").startswith("1: | name | phone |")
+
+
 def test_words_match_inside_of_words_in_any_case() -> None:
     assert "3: Water" in snippet(TEXT, "WAT degree")
 
