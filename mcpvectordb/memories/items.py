@@ -361,7 +361,7 @@ class MemoryItems(TextItems):
         """Make a checked change; the names of the fields that were written. Raises NotFound."""
         row = sql.execute("SELECT metadata FROM contexts WHERE id = ?", (change.id,)).fetchone()
         if row is None:
-            raise NotFound(f"no context has the id {change.id}")
+            raise NotFound(f"no memory has the id {change.id}")
         self._mark(sql, change.id, now)
         values = change.metadata
         if change.metadata_patch is not None:
@@ -508,7 +508,7 @@ class MemoryItems(TextItems):
             (id,),
         ).fetchone()
         if row is None:
-            raise NotFound(f"no context has the id {id}")
+            raise NotFound(f"no memory has the id {id}")
         start, end, replaced_by, provenance, source = row
         return StoredValidity(start, end, replaced_by, provenance or PROVENANCE_OF_SOURCE[source])
 

@@ -242,7 +242,7 @@ class Memories:
         # Checked here as well as in the transaction, before a text is embedded in vain.
         with self._file.reading(limited=False) as sql:
             if not sql.execute("SELECT 1 FROM contexts WHERE id = ?", (change.id,)).fetchone():
-                raise NotFound(f"no context has the id {change.id}")
+                raise NotFound(f"no memory has the id {change.id}")
         return change
 
     def delete(
@@ -259,7 +259,7 @@ class Memories:
         """
         if ids is None and threads is None and older_than_days is None:
             raise InvalidInput(
-                "say which contexts to delete: by ids, threads or older_than_days"
+                "say which memories to delete: by ids, threads or older_than_days"
                 + ("; a source alone would delete too much" if source is not None else "")
             )
         chosen: dict[str, Any] = {}
@@ -322,7 +322,7 @@ class Memories:
         if not isinstance(ids, int):
             return [found[id] for id in dict.fromkeys(wanted) if id in found]
         if ids not in found:
-            raise NotFound(f"no context has the id {ids}")
+            raise NotFound(f"no memory has the id {ids}")
         return found[ids]
 
     def __iter__(self) -> Iterator[Memory]:

@@ -196,12 +196,13 @@ def _delete_orphans(sql: Sql) -> Iterator[str]:
 
 def _delete_empty(sql: Sql) -> Iterator[str]:
     """Delete documents and memories that have no chunk left."""
-    for table, key, name in (("document", "key", "source"), ("context", "id", "id")):
+    kinds = (("document", "document", "key", "source"), ("memory", "context", "id", "id"))
+    for kind, table, key, name in kinds:
         for (lost,) in sql.execute(
             f"DELETE FROM {table}s WHERE {key} NOT IN (SELECT owner FROM {table}_chunks) "
             f"RETURNING {name}"
         ).fetchall():
-            yield f"the whole text of {table} {lost}"
+            yield f"the whole text of {kind} {lost}"
 
 
 def _repair_settings(sql: Sql) -> None:
@@ -270,4 +271,4 @@ def _changed_memories(sql: Sql, index: ChunkIndex) -> Iterator[str]:
         hash = hashlib.sha256(text.encode()).digest()
         if sql.execute("SELECT hash FROM contexts WHERE id = ?", (owner,)).get != hash:
             sql.execute("UPDATE contexts SET hash = ? WHERE id = ?", (hash, owner))
-            yield f"context {owner}"
+            yield f"memory {owner}"

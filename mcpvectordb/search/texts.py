@@ -119,7 +119,7 @@ def named_text(
     if memory is None or document is not None:
         raise InvalidInput("say which one: either a document or a context")
     if not (found := list(store.memories.texts(sql, [memory]))):
-        raise NotFound(f"no context has the id {memory}")
+        raise NotFound(f"no memory has the id {memory}")
     return StoredText(False, *found[0]), None
 
 

@@ -279,6 +279,7 @@ def hybrid_stats(
 
 # The library's parameters in its messages, and their names in these tools.
 _PARAMETERS = (
+    (r"^no memory\b", "no context"),
     (r"^thread\b", "thread_id"),
     (r"^start\b", "start_date"),
     (r"^end\b", "end_date"),

@@ -367,7 +367,7 @@ def test_a_batch_of_changes_is_atomic_or_reports_each_item(db: Database) -> None
     one, two = (outcome.result for outcome in db.memories.add_many(entries("a", "b")))
     assert one and two
     changes = [Change(id=one.id, text="A"), Change(id=99, text="x"), Change(id=two.id)]
-    with pytest.raises(NotFound, match=r"2 of 3 items .* at index 1: no context has the id 99"):
+    with pytest.raises(NotFound, match=r"2 of 3 items .* at index 1: no memory has the id 99"):
         db.memories.update_many(changes)
     assert texts(db.memories.get([one.id])) == ["a"]
     outcomes = db.memories.update_many(changes, atomic=False)
@@ -427,7 +427,7 @@ def test_memories_that_match_all_criteria_are_deleted(
 @pytest.mark.parametrize(
     ("criteria", "message"),
     [
-        ({}, "say which contexts to delete"),
+        ({}, "say which memories to delete"),
         ({"source": "user"}, "a source alone would delete too much"),
         ({"ids": "12"}, "ids must be a list"),
         ({"ids": [1], "source": "robot"}, "source must be"),
@@ -467,7 +467,7 @@ def test_items_can_be_checked_before_they_are_stored(db: Database) -> None:
 def test_get_returns_one_or_those_that_there_are(four: Database) -> None:
     assert ids(four.memories.get([3, 99, 1, 3])) == [3, 1]
     assert four.memories.get([]) == [] and four.memories.get(3).id == 3
-    with pytest.raises(NotFound, match="no context has the id 99"):
+    with pytest.raises(NotFound, match="no memory has the id 99"):
         four.memories.get(99)
     assert ids(four.memories.get(id for id in (2, 4))) == [2, 4]
     assert [len(memory.images) for memory in four.memories.get([1])] == [1]
