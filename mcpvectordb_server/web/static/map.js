@@ -61,6 +61,8 @@ class PassageMap {
 		});
 		this.names = h("div.map-names", { role: "group", "aria-label": "Names of groups" });
 		this.hills = new Map();
+		// So many cells that the points of a group lie close enough to each other, also in a small file.
+		this.cells = Math.max(12, Math.min(72, Math.round(3 * Math.sqrt(points.n))));
 		this.askNames = debounced(() => this.fetchNames(), 200);
 		this.ask = debounced((i) => this.fill(i), 50);
 	}
@@ -196,7 +198,7 @@ class PassageMap {
 		};
 		for (let octave = Math.max(0, Math.min(4, Math.floor(Math.log2(this.plane.zoom)))); octave >= 0; octave -= 1) {
 			if (!this.hills.has(octave)) {
-				const found = hills(this.points, (i) => this.plane.shows(i), 72 << octave).filter((each) => each.size >= LEAST);
+				const found = hills(this.points, (i) => this.plane.shows(i), this.cells << octave).filter((each) => each.size >= LEAST);
 				this.hills.set(octave, found.sort((a, b) => b.size - a.size));
 			}
 			const found = this.hills.get(octave).filter(seen);
