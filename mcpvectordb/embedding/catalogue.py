@@ -25,11 +25,17 @@ ModelKind = Literal["embedder", "reranker"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFile:
-    """One file of a model; `path` is its path in its carrier or hub repository."""
+    """One file of a model; `path` is its path in its carrier or hub repository.
+
+    Of a file of which only the beginning is read, `head` is the bytes of that and `head_sha256`
+    their digest.
+    """
 
     path: str
     sha256: str
     size: int
+    head: int = 0
+    head_sha256: str = ""
 
     @property
     def name(self) -> str:

@@ -20,9 +20,9 @@ graph, .995 without.
 from __future__ import annotations
 
 import math
+import mmap
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,12 +270,12 @@ BLOCK = 32
 
 
 class E5S1:
-    """A file that was read: sizes, pieces with their scores, ids of special pieces.
+    """A file that was read: sizes, the texts of all pieces with their starts, scores and ids.
 
     Tensors are decoded when they are asked for.
     """
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: mmap.mmap) -> None:
         magic, version, *sizes, self.epsilon, block = struct.unpack_from("<4si7ifi", content)
         if (magic, version, block) != (b"E5S1", 1, BLOCK):
             raise ValueError("it is not a file E5S1 of version 1")
@@ -285,11 +285,11 @@ class E5S1:
             "<5iQ", content, 44
         )
         at = 72
-        offsets = np.frombuffer(content, "<u4", count + 1, at).tolist()
-        scores = np.frombuffer(content, "<f4", count, at := at + 4 * (count + 1)).tolist()
-        texts = content[(at := at + 4 * count) :][:size]
-        pieces = [texts[first:last].decode() for first, last in pairwise(offsets)]
-        self.pieces: list[tuple[str, float]] = list(zip(pieces, scores, strict=True))
+        # Copies, so that a tokenizer does not keep the file open.
+        self.starts = np.frombuffer(content, "<u4", count + 1, at).astype(np.int64)
+        at += 4 * (count + 1)
+        self.scores = np.frombuffer(content, "<f4", count, at).astype(np.float64)
+        self.texts = content[(at := at + 4 * count) : at + size]
         _, rules = struct.unpack_from("<iI", content, at := at + size)
         (tensors,) = struct.unpack_from("<i", content, at := at + 8 + rules)
         at += 4
@@ -353,7 +353,8 @@ class E5S1:
 def read_e5s1(path: Path) -> E5S1:
     """Read a file; ModelDamaged if that is impossible."""
     try:
-        return E5S1(path.read_bytes())
+        with path.open("rb") as file:
+            return E5S1(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError, struct.error) as error:
         raise ModelDamaged(
             f"{path} cannot be read as weights: {error}; install its package again"

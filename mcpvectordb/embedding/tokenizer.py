@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from array import array
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,22 +24,23 @@ WINDOW = 50_000
 # A longer run of characters counts as several tokens; otherwise a megabyte without a space would be
 # a single one.
 STRIDE = 16
-# SentencePiece keeps the full-width tilde, which NFKC would change; this stands for it meanwhile.
-_TILDE = "\ue0ff"
+SURROGATE = "the text holds half of a surrogate pair, which is not a character"
 
 
 class TokenPipeline:
     """A model's tokenizer, which threads may share.
 
-    `path` is a vocab.txt of the uncased BERT family (default: the one in this package), a
-    tokenizer.json, or a .bin of weights with SentencePiece pieces (E5S1). A "[SEP]" in a text is
-    encoded as these five characters, never as the special token.
+    It is made of a vocab.txt of the uncased BERT family (default: the one in this package), or of a
+    tokenizer.json. A "[SEP]" in a text is encoded as these five characters, never as the special
+    token.
     """
 
-    def __init__(self, path: Path = SHIPPED) -> None:
+    def __init__(self, made_of: Path | Tokenizer = SHIPPED) -> None:
         from tokenizers.pre_tokenizers import BertPreTokenizer
 
-        self._tokenizer = _READERS.get(path.suffix, _from_json)(path)
+        if isinstance(made_of, Path):
+            made_of = (_from_vocabulary if made_of.suffix == ".txt" else _from_json)(made_of)
+        self._tokenizer = made_of
         # A text of BERT's is cut into words before anything else; other models read on.
         bert = isinstance(self._tokenizer.pre_tokenizer, BertPreTokenizer)
         self._words = WordStarts(self._word_starts) if bert else None
@@ -129,24 +131,26 @@ class TokenPipeline:
         try:
             return self._tokenizer.encode(window, add_special_tokens=False)
         except TypeError:
-            raise InvalidInput(
-                "the text holds half of a surrogate pair, which is not a character"
-            ) from None
+            raise InvalidInput(SURROGATE) from None
 
 
 def tokenizer_of(path: Path = SHIPPED) -> TokenPipeline:
     """Return the tokenizer of a file, made once for all databases of this process.
 
-    One of 30,000 words takes 20 ms to make, one of 250,000 pieces a second. A file that was
-    replaced is read again.
+    Beside the files of a `TokenPipeline` it may be a .bin of weights with SentencePiece pieces
+    (E5S1). One of 30,000 words takes 20 ms to make. A file that was replaced is read again.
     """
     stat = path.stat()
-    return _made(path, stat.st_size, stat.st_mtime_ns)
+    with _MAKING:
+        return _made(path, stat.st_size, stat.st_mtime_ns)
+
+
+_MAKING = threading.Lock()
 
 
 @lru_cache(maxsize=4)
 def _made(path: Path, _size: int, _changed: int) -> TokenPipeline:
-    return TokenPipeline(path)
+    return PieceTokens(path) if path.suffix == ".bin" else TokenPipeline(path)
 
 
 def _from_vocabulary(path: Path) -> Tokenizer:
@@ -177,50 +181,127 @@ def _from_json(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def _from_e5s1(path: Path) -> Tokenizer:
-    """The tokenizer of a file E5S1, which takes a second to make.
+# --- SentencePiece, for a file E5S1: pieces with scores, of which the best ones that make up a text
+# are its tokens
 
-    SentencePiece's normalisation `nmt_nfkc` is that of `tokenizers` but for one character. Special
-    pieces get a NUL in front, which the normalisation removes from texts: so no text has them.
+# SentencePiece keeps the full-width tilde, which NFKC would change; this stands for it meanwhile.
+_TILDE = "\ue0ff"
+# Most pieces that are not in a text are ruled out by a hash of their first bytes.
+_FIRST, _HASH_BITS, _FACTOR = 7, 20, 0x9E3779B97F4A7C15
+
+
+class PieceTokens(TokenPipeline):
+    """The tokenizer of a file E5S1.
+
+    One of all 250,000 pieces takes a second to make, one of those that are in a text a millisecond;
+    its tokens are the same, because no other piece can be one. So every text has its own until all
+    of them together had as many pieces as there are: only then the one of all is made.
+
+    SentencePiece's normalisation `nmt_nfkc` is that of `tokenizers` but for one character.
     """
-    from tokenizers import Regex, Tokenizer
-    from tokenizers.models import Unigram
-    from tokenizers.normalizers import NFKC, Nmt, Replace, Sequence, Strip
-    from tokenizers.pre_tokenizers import Metaspace
-    from tokenizers.processors import TemplateProcessing
 
-    from mcpvectordb.embedding.encoder_graph import read_e5s1
+    def __init__(self, path: Path) -> None:
+        from tokenizers import Regex
+        from tokenizers.normalizers import NFKC, Nmt, Replace, Sequence, Strip
 
-    weights = read_e5s1(path)
-    vocabulary = [
-        (f"\0{text}" if text.startswith("<") and text.endswith(">") and score == 0 else text, score)
-        for text, score in weights.pieces
-    ]
-    tokenizer = Tokenizer(Unigram(vocabulary, unk_id=weights.unknown, byte_fallback=False))
-    tokenizer.normalizer = Sequence(
-        [
-            Nmt(),
-            Replace("\uff5e", _TILDE),
-            NFKC(),
-            Replace(_TILDE, "\uff5e"),
-            Replace(Regex(" {2,}"), " "),
-            Strip(),
+        from mcpvectordb.embedding.encoder_graph import read_e5s1
+
+        weights = read_e5s1(path)
+        self._begin, self._end, self._unknown = weights.begin, weights.end, weights.unknown
+        self._texts, self._places, self._scores = weights.texts, weights.starts, weights.scores
+        self._hashes = _hashes(_sevens(self._texts)[self._places[:-1]], np.diff(self._places))
+        self._left, self._making, self._words = len(self._scores), threading.Lock(), None
+        self._normalizer = Sequence(
+            [
+                Nmt(),
+                Replace("\uff5e", _TILDE),
+                NFKC(),
+                Replace(_TILDE, "\uff5e"),
+                Replace(Regex(" {2,}"), " "),
+                Strip(),
+            ]
+        )
+
+    def encode_parts(self, text: str, max_tokens: int, most: int) -> list[list[int]]:
+        """Return the ids in as few equal parts as needed, truncated to `most` parts."""
+        if len(text) > WINDOW or (ids := self._few(text)) is None:
+            return super().encode_parts(text, max_tokens, most)
+        parts = TokenPipeline(self._of(ids)).encode_parts(text, max_tokens, most)
+        return [[ids[token] for token in part] for part in parts]
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:  # type: ignore[override]
+        with self._making:
+            made: Tokenizer | None = vars(self).get("_tokenizer")
+            return made or self._of(range(len(self._scores)))
+
+    def _encode(self, window: str) -> Encoding:
+        ids = self._few(window)
+        return (
+            super()._encode(window) if ids is None else TokenPipeline(self._of(ids))._encode(window)
+        )
+
+    def _few(self, text: str) -> list[int] | None:
+        """The ids of the pieces that a tokenizer of this text needs; None if it needs all."""
+        if "_tokenizer" in vars(self):
+            return None
+        try:
+            seen = self._normalizer.normalize_str(text)
+        except (TypeError, UnicodeEncodeError):
+            raise InvalidInput(SURROGATE) from None
+        content = f"▁{seen.replace(' ', '▁')}".encode()
+        sevens, known = _sevens(content), np.zeros(1 << _HASH_BITS, bool)
+        for size in range(1, _FIRST + 1):
+            known[_hashes(sevens, np.array(size))] = True
+        found = np.flatnonzero(known[self._hashes]).tolist()
+        # The lowest score of all pieces determines that of unknown characters.
+        needed = {self._begin, self._end, self._unknown, int(self._scores.argmin())}
+        needed.update(id for id in found if self._piece(id) in content)
+        self._left -= len(needed)
+        return sorted(needed) if self._left > 0 else None
+
+    def _piece(self, id: int) -> bytes:
+        return self._texts[self._places[id] : self._places[id + 1]]
+
+    def _of(self, ids: Sequence[int]) -> Tokenizer:
+        """A tokenizer of these pieces, whose tokens are numbered from 0.
+
+        Special pieces get U+0001 in front, which the normalisation removes from texts: so no text
+        has them.
+        """
+        from tokenizers import Tokenizer
+        from tokenizers.models import Unigram
+        from tokenizers.pre_tokenizers import Metaspace
+        from tokenizers.processors import TemplateProcessing
+
+        pieces = [(self._piece(id).decode(), float(self._scores[id])) for id in ids]
+        vocabulary = [
+            (f"\1{text}" if text[:1] == "<" and text[-1:] == ">" and score == 0 else text, score)
+            for text, score in pieces
         ]
-    )
-    tokenizer.pre_tokenizer = Metaspace()
-    begin, end = (vocabulary[each][0] for each in (weights.begin, weights.end))
-    tokenizer.post_processor = TemplateProcessing(
-        single=[begin, "$A", end],
-        pair=[begin, "$A", end, end, "$B", end],
-        special_tokens=[(begin, weights.begin), (end, weights.end)],
-    )
-    return tokenizer
+        unknown, begin, end = map(ids.index, (self._unknown, self._begin, self._end))
+        tokenizer = Tokenizer(Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = self._normalizer, Metaspace()
+        marks = vocabulary[begin][0], vocabulary[end][0]
+        tokenizer.post_processor = TemplateProcessing(
+            single=[marks[0], "$A", marks[1]],
+            pair=[marks[0], "$A", marks[1], marks[1], "$B", marks[1]],
+            special_tokens=[(marks[0], begin), (marks[1], end)],
+        )
+        return tokenizer
 
 
-_READERS: Mapping[str, Callable[[Path], Tokenizer]] = {
-    ".txt": _from_vocabulary,
-    ".bin": _from_e5s1,
-}
+def _sevens(content: bytes) -> NDArray[np.uint64]:
+    """At each place of a content, its next bytes as a number."""
+    return np.ndarray((len(content),), "<u8", content + bytes(8), strides=(1,))
+
+
+def _hashes(sevens: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Hashes of the first bytes, as many as `sizes` says, at most seven."""
+    bits = (8 * np.minimum(sizes, _FIRST)).astype(np.uint64)
+    first = sevens & ((np.uint64(1) << bits) - np.uint64(1))
+    hashes: NDArray[np.uint64] = first * np.uint64(_FACTOR) >> np.uint64(64 - _HASH_BITS)
+    return hashes
 
 
 # --- where tokens start, for tokenizers of the BERT family: words are looked up

@@ -143,19 +143,21 @@ def locate(model: Model, folder: Path) -> dict[str, Path]:
 
 
 def verify(path: Path, file: ModelFile) -> None:
-    """Raise ModelDamaged unless the file at `path` has the expected digest."""
-    found = sha256(path)
-    if found != file.sha256:
+    """Raise ModelDamaged unless the file at `path`, or its head, has the expected digest."""
+    found, expected = sha256(path, file.head), file.head_sha256 or file.sha256
+    if found != expected:
         raise ModelDamaged(
-            f"{path} is not the file it should be: its SHA-256 is {found}, not {file.sha256}; "
+            f"{path} is not the file it should be: its SHA-256 is {found}, not {expected}; "
             "delete it and get the model again"
         )
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a model's file in hexadecimal."""
+def sha256(path: Path, head: int = 0) -> str:
+    """Return the SHA-256 of a model's file, or of its first `head` bytes, in hexadecimal."""
     try:
         with path.open("rb") as stream:
+            if head:
+                return hashlib.sha256(stream.read(head)).hexdigest()
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise ModelDamaged(f"{path} cannot be read: {error.strerror}") from error

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
 from mcpvectordb.embedding.catalogue import CATALOGUE, Model
 from mcpvectordb.embedding.embedder import OnnxEmbedder
-from mcpvectordb.embedding.tokenizer import TokenPipeline
-from mcpvectordb.embedding.weights import GRAPH, WEIGHTS, _record, installed, locate
+from mcpvectordb.embedding.tokenizer import PieceTokens
+from mcpvectordb.embedding.weights import GRAPH, WEIGHTS, _record, installed, locate, verify
+from mcpvectordb.errors import InvalidInput, ModelDamaged
 from tests.support import ROOT
 from tests.support_e5s1 import Tiny
 from tests.support_onnx import model_file
@@ -125,9 +128,11 @@ def test_where_the_disk_is_full_nothing_is_kept(tmp_path: Path) -> None:
 
 def test_the_pieces_of_special_tokens_are_not_found_in_texts(tmp_path: Path) -> None:
     _, files = tiny(tmp_path)
-    tokens = TokenPipeline(files["tokenizer"])
+    tokens = PieceTokens(files["tokenizer"])
     assert tokens.encode("cat seaside", 16) == [0, 7, 5, 6, 2]
-    assert not {0, 1, 2} & set(tokens.encode("<s> </s> <pad> seaside", 64)[1:-1])
+    for mark in ("", "\0", "\1"):
+        marked = tokens.encode(f"{mark}<s> {mark}</s> {mark}<pad> seaside", 64)
+        assert not {0, 1, 2} & set(marked[1:-1])
     assert tokens.encode("", 16) == tokens.encode(" \n", 16) == [0, 2]
     assert tokens.encode("cat ～", 16) == [0, 7, 4, 11, 2]
 
@@ -167,6 +172,89 @@ def test_tokens_are_those_of_sentencepiece(embedder: OnnxEmbedder) -> None:
     assert found == expected and len(found) == 210
 
 
+@pytest.fixture(scope="module")
+def whole() -> PieceTokens:
+    """A tokenizer that has all pieces."""
+    tokens = PieceTokens(locate(E5, NOWHERE)["tokenizer"])
+    assert len(tokens._tokenizer.get_vocab()) > 250_000
+    return tokens
+
+
+SCRIPTS = (
+    "abcdefgh ÄÖßéñ 0123456789 .,;:!?-_()[]{}<>/\\|@#$%^&*~`'\"= \t\n\0\1▁\uff5e\ue0ff\u3000"
+    "абвгдежз αβγδεζ אבגדה ابتثجح हिन्दी বাংলা தமிழ் ไทย 한국어 日本語カタカナひらがな 中文汉字 ՀԱՅ ქართ "
+    "\u0301\u200d\u00ad\ufeff\ufb01½℃①𝔘😀👩🏽"
+)
+WORDS = [
+    "query: ", "the ", "lighthouse", "Donaudampfschiff", "<s>", "\0</s>", "\1<unk>", "как работает",
+    "天气怎么样", "नमस्ते", "مرحبا", "สวัสดี", "안녕하세요", "-" * 30, "def f(x):\n", "ab" * 40, "中" * 40,
+]  # fmt: skip
+
+
+@real
+@given(st.lists(st.text(SCRIPTS, max_size=12) | st.sampled_from(WORDS) | st.text(max_size=6)))
+def test_a_tokenizer_of_the_pieces_in_a_text_gives_the_tokens_of_the_whole_one(
+    whole: PieceTokens, parts: list[str]
+) -> None:
+    text = "".join(parts)
+    alone = PieceTokens(locate(E5, NOWHERE)["tokenizer"])
+    try:
+        expected = whole.encode_parts(text, 64, 8)
+    except InvalidInput as error:
+        with pytest.raises(InvalidInput, match=str(error)):
+            alone.encode_parts(text, 64, 8)
+        return
+    assert alone.encode_parts(text, 64, 8) == expected
+    assert alone.token_starts(text).tolist() == whole.token_starts(text).tolist()
+    assert "_tokenizer" not in vars(alone)
+
+
+@real
+def test_when_texts_have_had_as_many_pieces_as_there_are_all_are_read(whole: PieceTokens) -> None:
+    tokens = PieceTokens(locate(E5, NOWHERE)["tokenizer"])
+    for number in range(0, 250_000, 5_000):
+        text = " ".join(tokens._piece(id).decode() for id in range(number, number + 5_000))
+        assert tokens.encode(text, 512) == whole.encode(text, 512)
+    assert "_tokenizer" in vars(tokens)
+
+
+def test_threads_that_begin_at_once_share_a_tokenizer(tmp_path: Path) -> None:
+    code = (
+        "import sys, threading; from concurrent.futures import ThreadPoolExecutor\n"
+        "from pathlib import Path\n"
+        "from mcpvectordb.embedding.tokenizer import tokenizer_of\n"
+        "start = threading.Barrier(8)\n"
+        "def work(number):\n"
+        "    start.wait()\n"
+        "    tokens = tokenizer_of(Path(sys.argv[1]))\n"
+        "    return id(tokens), tuple(tokens.encode('cat seaside', 16))\n"
+        "print(len(set(ThreadPoolExecutor(8).map(work, range(8)))))"
+    )
+    _, files = tiny(tmp_path)
+    arguments = [sys.executable, "-c", code, str(files["tokenizer"])]
+    run = subprocess.run(arguments, capture_output=True, cwd=ROOT, text=True)
+    assert (run.returncode, run.stdout) == (0, "1\n"), run.stderr
+
+
+@real
+def test_of_the_weights_the_tokenizer_verifies_the_pieces(
+    tmp_path: Path, whole: PieceTokens
+) -> None:
+    file = E5.files["tokenizer"]
+    path = tmp_path / "weights.bin"
+    content = bytearray(locate(E5, NOWHERE)["tokenizer"].read_bytes())
+    assert file.head == content.index(whole._texts) + len(whole._texts)
+    content[file.head] ^= 1
+    path.write_bytes(content)
+    verify(path, file)  # of the model, whose file is verified as a whole, it is another
+    with pytest.raises(ModelDamaged):
+        verify(path, E5.files["model"])
+    content[file.head - 1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelDamaged):
+        verify(path, file)
+
+
 @real
 def test_every_character_is_normalised_as_the_weights_file_says() -> None:
     content = locate(E5, NOWHERE)["tokenizer"].read_bytes()
@@ -174,7 +262,7 @@ def test_every_character_is_normalised_as_the_weights_file_says() -> None:
     at = 76 + 8 * count + size
     rules, _ = struct.unpack_from("<iI", content, at)
     at += 8
-    normalizer = TokenPipeline(locate(E5, NOWHERE)["tokenizer"])._tokenizer.normalizer
+    normalizer = PieceTokens(locate(E5, NOWHERE)["tokenizer"])._normalizer
     for _ in range(rules):
         code, length = struct.unpack_from("<IB", content, at)
         expected = "".join(map(chr, struct.unpack_from(f"<{length}I", content, at + 5)))
