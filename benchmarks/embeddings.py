@@ -110,11 +110,11 @@ def embedded(passages: Sequence[str], cache: Path, *, query: bool = False) -> Ma
     return made
 
 
-def installed() -> OnnxEmbedder:
-    """The embedder that a new file gets."""
+def installed(name: str = "") -> OnnxEmbedder:
+    """The embedder of this name, or the one that a new file gets."""
     from mcpvectordb.embedding import weights
     from mcpvectordb.embedding.embedder import OnnxEmbedder
 
     folder = Config().models_folder()
-    model = weights.default(folder)
+    model = weights.find(name, folder) if name else weights.default(folder)
     return OnnxEmbedder(model, weights.locate(model, folder))

@@ -186,7 +186,7 @@ def _from_json(path: Path) -> Tokenizer:
 
 # SentencePiece keeps the full-width tilde, which NFKC would change; this stands for it meanwhile.
 _TILDE = "\ue0ff"
-# Most pieces that are not in a text are ruled out by a hash of their first bytes.
+# Pieces that are not in a text are ruled out by a hash of their first bytes, but for a few.
 _FIRST, _HASH_BITS, _FACTOR = 7, 20, 0x9E3779B97F4A7C15
 
 
@@ -253,10 +253,9 @@ class PieceTokens(TokenPipeline):
         sevens, known = _sevens(content), np.zeros(1 << _HASH_BITS, bool)
         for size in range(1, _FIRST + 1):
             known[_hashes(sevens, np.array(size))] = True
-        found = np.flatnonzero(known[self._hashes]).tolist()
         # The lowest score of all pieces determines that of unknown characters.
         needed = {self._begin, self._end, self._unknown, int(self._scores.argmin())}
-        needed.update(id for id in found if self._piece(id) in content)
+        needed.update(np.flatnonzero(known[self._hashes]).tolist())
         self._left -= len(needed)
         return sorted(needed) if self._left > 0 else None
 

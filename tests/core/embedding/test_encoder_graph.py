@@ -11,7 +11,14 @@ import pytest
 
 from mcpvectordb.embedding.catalogue import CATALOGUE
 from mcpvectordb.embedding.embedder import OnnxEmbedder
-from mcpvectordb.embedding.encoder_graph import VERSION, assemble, read_e5s1
+from mcpvectordb.embedding.encoder_graph import (
+    FLOAT,
+    VERSION,
+    OnnxGraph,
+    _multiplied,
+    assemble,
+    read_e5s1,
+)
 from mcpvectordb.embedding.weights import locate
 from mcpvectordb.errors import ModelDamaged
 from tests.support_e5s1 import PIECES, SCORES, Tiny, computed
@@ -57,6 +64,21 @@ def test_another_or_a_shortened_file_is_damaged(tmp_path: Path, content: bytes |
         read_e5s1(path)
 
 
+@pytest.mark.parametrize("by_token", [False, True])
+@pytest.mark.parametrize("largest", [63, 127, -63, -127])
+def test_the_largest_weights_and_values_overflow_on_no_processor(
+    largest: int, by_token: bool
+) -> None:
+    """Without VNNI two products are added in 16 bits: 255 · 127 · 2 is more than they hold."""
+    matrix, scales = np.full((384, 32), largest, np.int8), np.full(32, 0.01, np.float32)
+    graph = OnnxGraph()
+    out = _multiplied(graph, "values", matrix, scales, [], by_token=by_token)
+    content = graph.file({"values": FLOAT}, {"out": out}, ("batch", "outputs"))
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    [found] = session.run(None, {"values": np.ones((3, 384), np.float32)})
+    assert found == pytest.approx(np.full((3, 32), 3.84 * largest))
+
+
 MINILM = CATALOGUE["all-MiniLM-L6-v2"]
 TEXTS = [
     "The sea is deep.",
@@ -76,11 +98,15 @@ def test_minilm_in_int8_gives_vectors_that_compare_with_those_of_its_own_graph()
     assert not np.array_equal(new, own)  # it is another graph
 
 
-def test_minilm_gives_a_text_the_same_vector_alone_and_in_company() -> None:
+def test_minilm_gives_a_text_the_same_vector_alone_and_in_company_on_any_number_of_threads() -> (
+    None
+):
     embedder = OnnxEmbedder(MINILM, locate(MINILM, Path("nowhere")))
-    together = embedder.embed(TEXTS)
     alone = [embedder.embed([text])[0] for text in reversed(TEXTS)]
-    assert together.tobytes() == np.array(alone[::-1]).tobytes()
+    for threads in (1, 2, 7):
+        embedder.threads = threads
+        together = embedder.embed(TEXTS)
+        assert together.tobytes() == np.array(alone[::-1]).tobytes()
 
 
 @pytest.mark.parametrize("content", [None, b"\x3a", b"\x08\x09", b"nonsense"])
