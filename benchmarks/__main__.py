@@ -19,6 +19,7 @@ BENCHMARKS = {
     "words": "how fast passages are found by words, beside other engines",
     "hybrid": "how fast passages are found by words and meaning together, beside other engines",
     "ingest": "how fast files come in, beside what the model alone could do",
+    "mixed": "whether a folder of mixed files keeps all processors busy",
     "writes": "how long it takes to store texts without embedding them",
     "imports": "what it costs to move in, with embeddings kept and without",
     "start": "what it costs to begin: import, help, server, first answer",
