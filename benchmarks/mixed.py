@@ -45,7 +45,10 @@ def main(arguments: list[str]) -> None:
         say(f"making {options.files} files")
         kinds = plant(folder / "files", options.files)
         seen, seconds, cpu = watched(folder, options.model)
-    rows = [line(part, seen) for part in range(PARTS)]
+    parts = [
+        seen[part * len(seen) // PARTS : (part + 1) * len(seen) // PARTS] for part in range(PARTS)
+    ]
+    rows = [line(part, some) for part, some in enumerate(parts) if some]
     wanted = fmean(_busy(each) for each in seen)
     report.show(
         rows,
@@ -127,9 +130,8 @@ def watched(folder: Path, model: str) -> tuple[list[Counter[str]], float, float]
     return seen, time.perf_counter() - began, usage.ru_utime + usage.ru_stime
 
 
-def line(part: int, seen: list[Counter[str]]) -> report.Row:
+def line(part: int, some: list[Counter[str]]) -> report.Row:
     """The figures of one of ten parts of the time."""
-    some = seen[part * len(seen) // PARTS : (part + 1) * len(seen) // PARTS]
     stages = {
         stage: fmean(each[stage] for each in some)
         for stage in ("main thread", "embedding", "parser", "OCR")

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.long
         ("filesize --characters 100 --rows 50 --rounds 1", "fresh MB"),
         ("writes --characters 5000 --texts 20", "chunks"),
         ("ingest --characters 100 --rounds 1", "chunks/s"),
+        ("mixed --files 9", "processors wanted"),
         ("growth --sizes 200 400 --dimension 16 --queries 3 --rounds 1", "rows"),
         ("walks", "transactions"),
     ],
