@@ -14,7 +14,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from random import Random
@@ -54,6 +54,8 @@ class Table:
     aligned: str  # a letter for each column: l, c or r
     rules: str = ""  # "", "header", "book" or "all"
     wide: list[int] = field(default_factory=list)  # columns whose cells are wrapped
+    spans: dict[int, int] = field(default_factory=dict)  # columns of the cells of the first row
+    is_tall: bool = False  # names of columns are wrapped to the width of what is below
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +177,36 @@ class Author:
         rules = self.random.choice(["", "", "", "header", "book", "all"])
         return Table(rows, aligned, rules, wide)
 
+    def headed(self, sheet: Sheet) -> Sheet:
+        """The page, its tables with names of columns in several lines, or of several columns."""
+        return replace(
+            sheet,
+            blocks=[
+                self._headed(each) if isinstance(each, Table) else each for each in sheet.blocks
+            ],
+        )
+
+    def _headed(self, table: Table) -> Table:
+        rows, spans, columns = table.rows, dict[int, int](), len(table.rows[0])
+        is_tall = columns < 3 or self.random.random() < 0.6
+        if is_tall:
+            rows = [[rows[0][0], *(self.words(2, 4) for _ in rows[0][1:])], *rows[1:]]
+        if columns > 2 and (not is_tall or self.random.random() < 0.4):
+            at = self.random.choice([1, 1, columns - 2])
+            while columns - at > 1:
+                spans[at] = self.random.randint(2, min(3, columns - at))
+                at += spans[at]
+            names = [self.words(1, 3) if at in spans else "" for at in range(columns)]
+            rows = [names, *rows]
+        return replace(table, rows=rows, spans=spans, is_tall=is_tall)
+
 
 def text_of(sheet: Sheet) -> str:
     """The text of a page in reading order."""
     parts = [sheet.title]
     for block in sheet.blocks:
         if isinstance(block, Table):
-            parts.append("\n".join(" ".join(row) for row in block.rows))
+            parts.append("\n".join(" ".join(filter(None, row)) for row in block.rows))
         elif isinstance(block, Heading | Bold):
             parts.append(block.text)
         else:
@@ -284,12 +309,14 @@ class Typesetter:
         return lines
 
     def _table(self, table: Table) -> None:
+        names = 1 if table.spans else 0  # the row with the names of columns
         widths = [
             max(
                 max(map(self._wide, cell.split()), default=0)
-                if at in table.wide
+                if at in table.wide or (table.is_tall and down == names)
                 else self._wide(cell)
-                for cell in column
+                for down, cell in enumerate(column)
+                if down >= names
             )
             for at, column in enumerate(zip(*table.rows, strict=True))
         ]
@@ -306,15 +333,22 @@ class Typesetter:
             [self._wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
             for row in table.rows
         ]
+        for at in table.spans:
+            cells[0][at] = [table.rows[0][at]]
+        place = self.sheet.size % 3 / 2  # of the short names of columns: top, middle or bottom
         self._room(sum(max(map(len, row)) for row in cells) + 1)
         starts = [self.left + sum(widths[:at]) + self_pad * at for at in range(len(widths))]
         end, placed, lines = starts[-1] + widths[-1], [], [self.y]
-        for row in cells:
+        for number, row in enumerate(cells):
             for at, cell in enumerate(row):
+                above = (max(map(len, row)) - len(cell)) * place if number == names else 0
                 for down, line in enumerate(cell):
                     spare = widths[at] - self._wide(line)
                     x = starts[at] + {"l": 0, "c": spare / 2, "r": spare}[table.aligned[at]]
-                    placed.append((at, x, self.y + 1.25 * self.sheet.size * down, line))
+                    if table.spans and not number:
+                        last = at + table.spans.get(at, 1) - 1
+                        x = (starts[at] + starts[last] + widths[last] - self._wide(line)) / 2
+                    placed.append((at, x, self.y + 1.25 * self.sheet.size * (down + above), line))
             self._advance(max(map(len, row)))
             lines.append(self.y)
         if self.by_column:
@@ -323,11 +357,15 @@ class Typesetter:
         for _, x, self.y, line in placed:
             self._line(x, line)
         self.y = after
-        ruled = {"": [], "header": lines[1:2], "book": [lines[0], lines[1], after], "all": lines}
+        top = lines[1 + names]
+        ruled = {"": [], "header": [top], "book": [lines[0], top, after], "all": lines}
         for y in ruled[table.rules]:
             self.page.draw_line((starts[0] - 2, y + 2), (end + 2, y + 2), width=0.5)
         for x in [*starts, end + 4] if table.rules == "all" else []:
-            self.page.draw_line((x - 2, lines[0] + 2), (x - 2, after + 2), width=0.5)
+            self.page.draw_line((x - 2, lines[names] + 2), (x - 2, after + 2), width=0.5)
+        for at, span in table.spans.items() if table.rules == "book" else ():
+            y, last = lines[1] + 2, at + span - 1
+            self.page.draw_line((starts[at], y), (starts[last] + widths[last], y), width=0.5)
 
 
 # --- other programs
@@ -343,7 +381,7 @@ def html_of(sheet: Sheet) -> str:
             parts.append(f"<p style='margin-left:40pt'>{escape(' '.join(block))}</p>")
         elif isinstance(block, Table):
             align = {"l": "left", "c": "center", "r": "right"}
-            rows = (
+            rows = [
                 "<tr>"
                 + "".join(
                     f"<td align={align[each]}>{escape(cell)}</td>"
@@ -351,7 +389,18 @@ def html_of(sheet: Sheet) -> str:
                 )
                 + "</tr>"
                 for row in block.rows
-            )
+            ]
+            if block.spans:
+                rows[0] = (
+                    f"<tr>{''.join(_spanning(block, '<td align=center colspan={}>{}</td>'))}</tr>"
+                )
+            if block.is_tall:
+                names = 1 if block.spans else 0
+                rows[names] = "".join(
+                    f"<td align={align[each]}>{'<br>'.join(map(escape, cell.split()))}</td>"
+                    for cell, each in zip(block.rows[names], block.aligned, strict=True)
+                )
+                rows[names] = f"<tr valign={'bottom' if block.spans else 'top'}>{rows[names]}</tr>"
             border = "border=1 cellspacing=0" if block.rules == "all" else "border=0"
             parts.append(f"<table {border} cellpadding=4>{''.join(rows)}</table>")
         else:
@@ -360,6 +409,16 @@ def html_of(sheet: Sheet) -> str:
     font = "Liberation Serif" if sheet.serif else "DejaVu Sans"
     style = f"body,td,li,p{{font-family:'{font}';font-size:{sheet.size}pt}}"
     return f"<html><head><style>{style}</style></head><body>{''.join(parts)}</body></html>"
+
+
+def _spanning(table: Table, form: str) -> list[str]:
+    """The cells of the first row, each in a form of its width and its text."""
+    hidden = {at + more for at, span in table.spans.items() for more in range(1, span)}
+    return [
+        form.format(table.spans.get(at, 1), cell)
+        for at, cell in enumerate(table.rows[0])
+        if at not in hidden
+    ]
 
 
 def latex_of(sheet: Sheet) -> str:
@@ -395,11 +454,20 @@ def _tabular(table: Table, columns: int) -> str:
         f"p{{{width}cm}}" if at in table.wide else each for at, each in enumerate(table.aligned)
     ]
     rows = [" & ".join(map(_tex, row)) + r" \\" for row in table.rows]
+    names = 1 if table.spans else 0
+    if table.is_tall:
+        stacked = (r" \\ ".join(cell.split()) for cell in table.rows[names])
+        rows[names] = " & ".join(rf"\shortstack{{{each}}}" for each in stacked) + r" \\"
+    if table.spans:
+        rows[0] = " & ".join(_spanning(table, r"\multicolumn{{{}}}{{c}}{{{}}}")) + r" \\"
+        if table.rules == "book":
+            ends = (rf"\cmidrule(lr){{{at + 1}-{at + span}}}" for at, span in table.spans.items())
+            rows[0] += "".join(ends)
     bar = "|" if table.rules == "all" else ""
     if table.rules == "all":
         rows = [r"\hline", *(f"{row} \\hline" for row in rows)]
     elif table.rules:
-        rows.insert(1, r"\midrule")
+        rows.insert(1 + names, r"\midrule")
     if table.rules == "book":
         rows = [r"\toprule", *rows, r"\bottomrule"]
     text = rf"\begin{{tabular}}{{{bar}{bar.join(aligned)}{bar}}}" + "\n".join(rows)
@@ -461,6 +529,11 @@ def make(folder: Path, count: int, seed: int) -> None:
         if author.random.random() < 0.4:
             setter.document.set_toc(setter.outline)
         _keep(folder / f"headings-{at:03}.pdf", sheet, bytes(setter.document.tobytes()))
+    for at in range(count):
+        author = Author(seed + 4000 + at)
+        sheet = author.headed(author.sheet())
+        setter = Typesetter(sheet, author.random.choice([8, 12, 20]), author.random.random() < 0.4)
+        _keep(folder / f"names-{at:03}.pdf", sheet, setter.pdf())
     for name, program, ending, write in (
         ("office", "soffice", "html", html_of),
         ("latex", "pdflatex", "tex", latex_of),
@@ -469,6 +542,9 @@ def make(folder: Path, count: int, seed: int) -> None:
             say(f"{program} is not installed: no pages of it")
             continue
         sheets = {f"{name}-{at:03}": Author(seed + 1000 + at).sheet() for at in range(count)}
+        for at in range(count):
+            author = Author(seed + 5000 + at)
+            sheets[f"{name}-names-{at:03}"] = author.headed(author.sheet())
         for stem, sheet in sheets.items():
             if name == "office":
                 sheet = Sheet(sheet.title, sheet.blocks, 1, sheet.size, sheet.serif)

@@ -141,8 +141,11 @@ def _with_tables(rows: Sequence[TextRow], deepest: int) -> Iterable[TextBlock]:
     """The lines of tables without rules, and of what is around them."""
     tables = [row for row in with_streams(lines_of(rows)) if row.table]
     if tables:
-        others = [row for row in rows if not any(each.box.holds(row.box) for each in tables)]
-        rows = [*others, *tables]
+        used = {word.box for each in tables for word in each.words}
+        others = [
+            row for row in rows if not row.table and used.isdisjoint(word.box for word in row.words)
+        ]
+        rows = [*others, *(each._replace(words=()) for each in tables)]
     for group, ink in _groups(rows):
         yield from _cut(group, ink, deepest)
 

@@ -20,6 +20,7 @@ from statistics import median
 
 from mcpvectordb.ingest.formats.markdown import table
 from mcpvectordb.ingest.formats.pdf_rows import (
+    Box,
     PlacedWord,
     TextBlock,
     TextRow,
@@ -50,8 +51,12 @@ TOUCHING = 0.35
 """White space between the lines of a cell, in font sizes, at most."""
 MANY_GAPS = 5
 """White spaces of a run from which one may be crossed, those on both sides of it included."""
+NEAREST = 0.8
+"""Distance of the tops of two rows, in font sizes, at least."""
 MOST_LINES = 12
 """Lines of a cell."""
+MOST_NAMES = 8
+"""Lines of a header."""
 
 _NUMBER = re.compile(
     r"[^\w]*[\d.,:/%*()\[\]±+–—−<>=$€£~ -]*\d[^\W\d_]{0,3}[^\w]*|[-–—.…*]+|n/?a\.?", re.I
@@ -70,16 +75,20 @@ Gap = tuple[float, float]
 
 
 def with_streams(lines: TextBlock) -> TextBlock:
-    """Return lines, from top to bottom, with tables as rows of Markdown instead of their lines."""
+    """Return lines, from top to bottom, with tables as rows of Markdown instead of their lines.
+
+    These have the words that are in them.
+    """
     if sum(_has_gap([line]) for line in lines) < FEWEST_ROWS:
         return lines
     units, found, at = _units(lines), TextBlock(), 0
     while at < len(units):
         end = _run_end(units, at)
-        made = _table(units[at:end]) if end - at >= FEWEST_ROWS else None
+        made = _table(units[at:end], found) if end - at >= FEWEST_ROWS else None
         if made:
             before, row, after = made
-            found += [*(line for unit in units[at : at + before] for line in unit), row]
+            del found[len(found) + min(before, 0) :]
+            found += [*(line for unit in units[at : at + max(before, 0)] for line in unit), row]
             at = end - after
         else:
             end = end if end - at >= FEWEST_ROWS else at + 1
@@ -144,11 +153,14 @@ def _is_wrapped_row(group: Unit) -> bool:
     edges = [(start + end) / 2 for start, end in zip(*[iter(_ends(group))] * 2, strict=True)]
     columns = list(zip(*(_placed([line], edges) for line in group), strict=True))
     counts = [sum(map(bool, column)) for column in columns]
+    # Lines of cells in the middle of taller ones are nearer to others than rows are.
+    nearest = NEAREST * group[0].size
+    is_one = all(after.box.y0 - line.box.y0 < nearest for line, after in pairwise(group))
     return (
         len(columns) > 1
         and min(counts) == 1
         and not any(
-            count > 1 and any(map(_NUMBER.fullmatch, map(cell_text, column)))
+            not is_one and count > 1 and any(map(_NUMBER.fullmatch, map(cell_text, column)))
             for count, column in zip(counts, columns, strict=True)
         )
     )
@@ -174,7 +186,7 @@ def _run_end(units: Sequence[Unit], start: int) -> int:
     for at in range(start + 1, len(units)):
         unit = units[at]
         line, own = unit[0], around(line.box for line in unit)
-        white = own.y0 - bottom
+        white = max(own.y0 - bottom, -0.2 * size)
         jump = at - start > 1 and white > pitch + 0.5 * size
         if (
             line.table
@@ -223,11 +235,16 @@ def _is_prose(unit: Unit) -> bool:
 # --- rows and columns of a run
 
 
-def _table(run: Sequence[Unit]) -> tuple[int, TextRow, int] | None:
-    """The table of a run as a row of Markdown, and how many units before and after it are none."""
+def _table(run: Sequence[Unit], above: TextBlock) -> tuple[int, TextRow, int] | None:
+    """The table of a run as a row of Markdown, and how many units before and after it are none.
+
+    The former is negative if so many of the lines above the run belong to the header.
+    """
     wide = [unit for unit in run if _has_gap(unit)]
     size = median(unit[0].size for unit in wide)
-    edges = _edges(wide, size)
+    # The names of groups of columns run across their white space.
+    tried = range(_leading(wide, size) + 1)
+    edges = max((_edges(wide[at:], size) for at in tried), key=len)
     code = sum(unit[0].mono for unit in run)
     if not edges or len(wide) < FEWEST_ROWS or code > len(run) / 2:
         return None
@@ -241,15 +258,18 @@ def _table(run: Sequence[Unit]) -> tuple[int, TextRow, int] | None:
         for some in (rows, rows[::-1])
     )
     kept = rows[first : len(rows) - last]
+    if len(kept) < FEWEST_ROWS:
+        return None
     before, after = (
         sum(count for _, count in some) for some in (rows[:first], rows[len(rows) - last :])
     )
-    cells = [row for row, _ in kept]
+    cells, taken = _with_header([row for row, _ in kept], [] if before else above, edges, size)
     texts = [[cell_text(words) for words in row] for row in cells]
     if not _tabular(texts, cells) or _is_justified(cells, size):
         return None
-    box = around(line.box for unit in run[before : len(run) - after] for line in unit)
-    return before, TextRow(box, "", table=table(texts)), after
+    words = tuple(word for row in cells for cell in row for word in cell)
+    box = around(word.box for word in words)
+    return before - taken, TextRow(box, "", words=words, table=table(texts)), after
 
 
 def _slope(unit: Unit) -> float:
@@ -335,6 +355,116 @@ def _is_rest(cells: Cells, last: Cells, row: Cells, widths: Sequence[float], siz
     return True
 
 
+# --- the header
+
+
+def _leading(units: Sequence[Unit], size: float) -> int:
+    """How many units at the start may be names of columns only: they begin to the right."""
+    lefts = [min(line.box.x0 for line in unit) for unit in units]
+    left = min(lefts) + 2 * size
+    return min(
+        next(at for at, each in enumerate(lefts) if each < left), max(0, len(units) - FEWEST_ROWS)
+    )
+
+
+def _with_header(
+    rows: list[Cells], above: TextBlock, edges: Sequence[float], size: float
+) -> tuple[list[Cells], int]:
+    """The rows, with the lines of the names of columns as one; how many lines above it are in it.
+
+    Lines that name groups of columns are rows of their own, with each name in its first column.
+    """
+    columns = [
+        around(word.box for row in rows for word in row[at])
+        if any(row[at] for row in rows)
+        else None
+        for at in range(len(edges) + 1)
+    ]
+    taken, is_named = 0, any(row[0] for row in rows[: _header_rows(rows)])
+    boxes = [around(word.box for cell in row for word in cell) for row in rows]
+    apart = min(after.y0 - before.y1 for before, after in pairwise(boxes))
+    near, top = max(apart, TOUCHING * size), boxes[0].y0
+    is_padded = apart > TOUCHING * size
+    for line in reversed(above):
+        if (
+            line.table
+            or line.mono
+            or not 0.8 * size <= line.size <= 1.25 * size
+            or top - line.box.y1 > near + 0.1 * size
+        ):
+            break
+        cells = _placed([line], edges)
+        if line.box.x0 < edges[0] and not (cells[0] and cells[0][-1].box.x1 < edges[0]):
+            break
+        if cells[0] and is_named and not is_padded:  # the lines between are the rest of a row
+            rows, taken = rows[taken:], 0
+            break
+        rows, taken, is_named = [cells, *rows], taken + 1, is_named or bool(cells[0])
+        near, top = TOUCHING * size, line.box.y0
+    count = _header_rows(rows)
+    if is_padded and taken:
+        count = max(count, taken)
+    if not count:
+        return rows[taken:], 0
+    header = rows[count - 1 : count]
+    for row in reversed(rows[: count - 1]):
+        if sum(map(bool, row)) < sum(map(bool, header[0])) and any(
+            _is_group(cell, below, edges, size) for cell, below in zip(row, header[0], strict=True)
+        ):
+            header.insert(0, _grouped(row, columns))
+        else:
+            header[0] = [[*some, *more] for some, more in zip(row, header[0], strict=True)]
+    return [*header, *rows[count:]], taken
+
+
+def _header_rows(rows: Sequence[Cells]) -> int:
+    """How many rows are above the first number in a column of numbers."""
+    texts = [[cell_text(cell) for cell in row] for row in rows]
+    lower = texts[len(texts) // 2 :]
+    numeric = [
+        at
+        for at, column in enumerate(zip(*lower, strict=True))
+        if sum(map(bool, column)) > 1 and is_numeric(column)
+    ]
+    count = next(
+        (at for at, row in enumerate(texts) if any(_NUMBER.fullmatch(row[x]) for x in numeric)), 0
+    )
+    if not numeric:
+        count = 1 + next((at for at, row in enumerate(texts) if row[0]), 0)
+    firsts = [at for at, row in enumerate(texts[:count]) if row[0]]
+    # A second name in the first column is that of a row without numbers, or of a group of rows.
+    count = next((at for at in firsts[1:] if not texts[at][0][0].islower()), count)
+    return count if count <= MOST_NAMES else 0
+
+
+def _is_group(cell: Words, below: Words, edges: Sequence[float], size: float) -> bool:
+    """Whether a cell names several columns: it crosses their edge, or is aligned with no name."""
+    if not cell:
+        return False
+    box = around(word.box for word in cell)
+    if any(box.x0 + 0.3 * size < edge < box.x1 - 0.3 * size for edge in edges):
+        return True
+    name = around(word.box for word in below) if below else box
+    ends = box.x0 - name.x0, box.x1 - name.x1, (box.x0 + box.x1 - name.x0 - name.x1) / 2
+    return min(map(abs, ends)) > 0.5 * size
+
+
+def _grouped(row: Cells, columns: Sequence[Box | None]) -> Cells:
+    """A row of names of groups, each in the first of the columns in whose middle it is."""
+    moved: Cells = [[] for _ in row]
+    filled = [at for at, cell in enumerate(row) if cell]
+    for last, at, after in zip([-1, *filled], filled, [*filled[1:], len(row)], strict=False):
+        middle = (row[at][0].box.x0 + row[at][-1].box.x1) / 2
+        spans = [
+            (abs((left.x0 + right.x1) / 2 - middle), end - start, start)
+            for start in range(max(1, last + 1), at + 1)
+            for end in range(at, after)
+            if (left := columns[start]) and (right := columns[end])
+        ]
+        moved[min(spans)[2] if spans else at] += row[at]
+    return moved
+
+
 def is_numeric(cells: Iterable[str]) -> bool:
     """Return whether most of the cells that are not empty are numbers."""
     filled = [cell for cell in cells if cell]
@@ -346,8 +476,7 @@ def _tabular(texts: Sequence[Sequence[str]], rows: Sequence[Cells]) -> bool:
     columns = [[cell for cell in column if cell] for column in zip(*texts, strict=True)]
     counts = [sum(map(bool, row)) for row in texts]
     if (
-        len(texts) < FEWEST_ROWS
-        or sum(counts) < FILLED_CELLS * len(texts) * len(columns)
+        sum(counts) < FILLED_CELLS * len(texts) * len(columns)
         or counts.count(1) > LONELY_CELLS * len(counts)
         or (max(counts) == 2 and _are_counted(columns[0]))  # lines or items with their numbers
     ):

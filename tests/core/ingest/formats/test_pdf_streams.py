@@ -139,3 +139,31 @@ def test_two_columns_of_text_are_no_table() -> None:
 )
 def test_columns_of_numbers_are_told_from_text(cells: list[str], numeric: bool) -> None:
     assert is_numeric(cells) is numeric
+
+
+@pytest.mark.parametrize("down", [0.0, 7.0, 14.0])
+def test_names_of_columns_in_several_lines_are_one_row(down: float) -> None:
+    """Short names stand at the top, in the middle or at the bottom of long ones."""
+    names = [(72.0, 72.0 + down, "Fruit"), (240.0, 72.0, "Price"), (240.0, 86.0, "in euros")]
+    names.append((330.0, 72.0 + down, "Stock"))
+    rows = placed(ROWS[1:], [72, 240, 330], aligned="lll")
+    expected = table([["Fruit", "Price in euros", "Stock"], *ROWS[1:]])
+    assert read(sheet([*names, *rows]), "a.pdf").text == f"{expected}\n"
+
+
+def test_the_name_of_several_columns_is_in_the_first_of_them() -> None:
+    rows = [["Fruit", "Price", "Sold", "Left"], *([*row, "3"] for row in ROWS[1:])]
+    cells = placed(rows, [72, 220, 300, 380], aligned="llll")
+    text = read(sheet([(330, 84, "In stock"), *cells]), "a.pdf").text
+    assert text == f"{table([['', '', 'In stock', ''], *rows])}\n"
+
+
+def test_a_line_beside_the_names_of_columns_is_not_lost() -> None:
+    """Lines at other heights than those of the table may be inside of its box."""
+    names = [
+        (72.0, 79.0, "Fruit of the year that was"),
+        (240.0, 72.0, "Price"),
+        (240.0, 86.0, "in euros"),
+    ]
+    text = read(sheet([*names, *placed(ROWS[1:], [72, 240, 330], aligned="lll")]), "a.pdf").text
+    assert "Fruit of the year that was" in text
