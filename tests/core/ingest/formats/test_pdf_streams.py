@@ -156,14 +156,3 @@ def test_the_name_of_several_columns_is_in_the_first_of_them() -> None:
     cells = placed(rows, [72, 220, 300, 380], aligned="llll")
     text = read(sheet([(330, 84, "In stock"), *cells]), "a.pdf").text
     assert text == f"{table([['', '', 'In stock', ''], *rows])}\n"
-
-
-def test_a_line_beside_the_names_of_columns_is_not_lost() -> None:
-    """Lines at other heights than those of the table may be inside of its box."""
-    names = [
-        (72.0, 79.0, "Fruit of the year that was"),
-        (240.0, 72.0, "Price"),
-        (240.0, 86.0, "in euros"),
-    ]
-    text = read(sheet([*names, *placed(ROWS[1:], [72, 240, 330], aligned="lll")]), "a.pdf").text
-    assert "Fruit of the year that was" in text
