@@ -26,6 +26,7 @@ from mcpvectordb.records import Parsed, Source
 
 SKIPPED = frozenset("del moveFrom Fallback instrText pPr rPr sectPr tblPr trPr tcPr".split())
 _SIGNS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_FEW = re.compile("[0-9]{1,4}")
 _CODE_STYLE = re.compile(r"\bcode\b|preformatted|listing|\bmacro\b|source")
 _MONOSPACED = re.compile(r"courier|consolas|mono|menlo|typewriter", re.IGNORECASE)
 
@@ -98,21 +99,39 @@ class _DocxLevel(NamedTuple):
     start: int
 
 
-def _numberings(root: Any) -> dict[str, dict[str, _DocxLevel]]:
-    """The levels of each numbering, by its id and their number from 0."""
+class _Numbering(NamedTuple):
+    """The levels of a numbering by their number from 0, where some of them start again.
+
+    Numberings of one sequence go on where another one has ended.
+    """
+
+    sequence: str
+    levels: dict[str, _DocxLevel]
+    restarts: dict[int, int]
+
+
+def _numberings(root: Any) -> dict[str, _Numbering]:
+    """The numberings of a document by their ids."""
     levels = {value(each, "abstractNumId"): _levels(each) for each in children(root, "abstractNum")}
-    return {
-        value(each, "numId"): levels.get(value(find(each, "abstractNumId")), {})
-        for each in children(root, "num")
-    }
+    found = {}
+    for each in children(root, "num"):
+        sequence, own, restarts = value(find(each, "abstractNumId")), dict[str, _DocxLevel](), {}
+        for changed in children(each, "lvlOverride"):
+            own |= _levels(changed)
+            start, level = value(find(changed, "startOverride")), value(changed, "ilvl")
+            if _FEW.fullmatch(start) and _FEW.fullmatch(level):
+                restarts[int(level)] = int(start)
+        found[value(each, "numId")] = _Numbering(sequence, levels.get(sequence, {}) | own, restarts)
+    return found
 
 
 def _levels(abstract: Any) -> dict[str, _DocxLevel]:
     levels = {}
     for each in children(abstract, "lvl"):
         form, text, start = (value(find(each, name)) for name in ("numFmt", "lvlText", "start"))
-        first = int(start) if re.fullmatch("[0-9]{1,4}", start) else 1
-        levels[value(each, "ilvl")] = _DocxLevel(form, text, first)
+        levels[value(each, "ilvl")] = _DocxLevel(
+            form, text, int(start) if _FEW.fullmatch(start) else 1
+        )
     return levels
 
 
@@ -122,7 +141,7 @@ class _DocxReader:
     def __init__(
         self,
         styles: _DocxStyles,
-        numbers: dict[str, dict[str, _DocxLevel]],
+        numbers: dict[str, _Numbering],
         chart: Callable[[str], str],
     ) -> None:
         self.styles, self.numberings, self.chart = styles, numbers, chart
@@ -270,14 +289,14 @@ class _DocxReader:
         key, depth = self._place(properties, style)
         if not key or not self._count(key, depth):
             return ""
-        levels = self.numberings[key]
+        sequence, levels, _ = self.numberings[key]
 
         def written(found: re.Match[str]) -> str:
             at = int(found[1]) - 1
             level = levels.get(str(at))
             if level is None:
                 return ""
-            number = self.counts.get((key, at), level.start)
+            number = self.counts.get((sequence, at), level.start)
             is_letter = level.format.endswith("Letter") and 0 < number <= 26
             sign = chr(96 + number) if is_letter else str(number)
             if level.format.endswith("Roman"):
@@ -297,13 +316,16 @@ class _DocxReader:
 
     def _count(self, key: str, depth: int) -> int:
         """The number of this paragraph at its level, 0 for a bullet."""
-        level = self.numberings.get(key, {}).get(str(depth))
+        sequence, levels, restarts = self.numberings.get(key, _Numbering("", {}, {}))
+        level = levels.get(str(depth))
         if level is None or level.format in ("bullet", "none"):
             return 0
         for deeper in range(depth + 1, 9):
-            self.counts.pop((key, deeper), None)
-        self.counts[key, depth] = self.counts.get((key, depth), level.start - 1) + 1
-        return self.counts[key, depth]
+            self.counts.pop((sequence, deeper), None)
+        start = restarts.pop(depth, None)  # once
+        count = self.counts.get((sequence, depth), level.start - 1) + 1 if start is None else start
+        self.counts[sequence, depth] = count
+        return count
 
     def _add_to_cell(self, text: str) -> None:
         row = self.tables[-1][-1] if self.tables[-1] else []

@@ -49,7 +49,8 @@ _SIGNS = (
 )
 _ACCENTS = dict(zip("'`^\"~=.uvHckrdb", _SIGNS, strict=True))
 _LETTERS = {"ss": "ß", "o": "ø", "O": "Ø", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ"}
-_LETTERS |= {"aa": "å", "AA": "Å", "l": "ł", "L": "Ł", "i": "ı", "j": "ȷ"}
+_LETTERS |= {"aa": "å", "AA": "Å", "l": "ł", "L": "Ł", "i": "ı", "j": "ȷ", "dh": "ð", "DH": "Ð"}
+_LETTERS |= {"th": "þ", "TH": "Þ", "dj": "đ", "DJ": "Đ", "ng": "ŋ", "NG": "Ŋ"}
 
 
 def _accented(found: re.Match[str]) -> str:
@@ -89,6 +90,7 @@ _LATEX = Markup(
             re.compile(rf"\\({'|'.join(_LETTERS)})(?![A-Za-z])(?:\{{\}}|[ ]?)"),
             lambda it: _LETTERS[it[1]],
         ),
+        (re.compile(r"\{([^\W\d_A-Za-z])\}"), r"\1"),  # stra{\ss}e, caf{\'e}
         (re.compile(r"(?<!\\)\\(?=[ ])"), ""),
         (re.compile(r"\\thanks\{[^{}]*\}|\\-"), lambda it: "\n" * it[0].count("\n")),
         (re.compile(r"\\(?:emph|text(?:bf|it|sc|sf|sl|rm|tt|up))\{([^{}]*)\}"), r"\1"),

@@ -75,6 +75,27 @@ def test_each_numbered_list_has_its_own_numbers() -> None:
     assert text_of(document) == "1. one\n2. two\n\nthree\n"
 
 
+def test_a_list_goes_on_where_another_of_its_sequence_ended_or_starts_again() -> None:
+    numbering = (
+        f'<w:numbering {W}><w:abstractNum w:abstractNumId="7"><w:lvl w:ilvl="0">'
+        '<w:start w:val="1"/><w:numFmt w:val="decimal"/></w:lvl></w:abstractNum>'
+        '<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+        '<w:num w:numId="2"><w:abstractNumId w:val="7"/></w:num>'
+        '<w:num w:numId="3"><w:abstractNumId w:val="7"/><w:lvlOverride w:ilvl="0">'
+        '<w:startOverride w:val="5"/></w:lvlOverride></w:num></w:numbering>'
+    )
+    body = "".join(
+        f'<w:p><w:pPr><w:numPr><w:ilvl w:val="0"/><w:numId w:val="{number}"/></w:numPr></w:pPr>'
+        f"<w:r><w:t>{text}</w:t></w:r></w:p>"
+        for number, text in ((1, "a"), (2, "b"), (3, "c"), (3, "d"), (1, "e"))
+    )
+    document = docx.Document()
+    document.add_paragraph("a", style="List Number")  # so that there is a part for numberings
+    raw = with_member(saved(document), "word/numbering.xml", numbering.encode())
+    text = read(with_member(raw, "word/document.xml", with_body(body)), "a.docx").text
+    assert text == "1. a\n2. b\n5. c\n6. d\n7. e\n"
+
+
 def test_of_tracked_changes_deletions_are_left_out_and_insertions_kept() -> None:
     document = docx.Document()
     paragraph = document.add_paragraph("Pay ")._p

@@ -273,3 +273,8 @@ def test_a_letter_of_latex_may_stand_before_an_accent_and_a_space_of_its_own() -
     assert read("\\documentclass{a}\n\\L\\'od\\'z, \\aa\\ and \\ae\\ too", "a.tex").text.endswith(
         "Łódź, å and æ too\n"
     )
+
+
+def test_letters_of_latex_in_braces_of_their_own_are_in_their_word() -> None:
+    raw = r"\documentclass{a}" + "\n" + r"Stra{\ss}e, caf{\'e}, na{\"\i}ve, {\TH}\'orr {x}"
+    assert read(raw, "a.tex").text.endswith("Straße, café, naïve, Þórr {x}\n")
