@@ -313,7 +313,7 @@ class _XmlReader:
         is_title = element.name == "article-title" and not self.title
         if element.leaf and text and (is_title or element.name.lower() in TITLES):
             self.title = self.title or text
-            return [markdown.heading(len(self.open), text)]
+            return [markdown.heading(1 if is_title else len(self.open), text)]
         if element.leaf or element.mixed:
             about = f" ({', '.join(element.attributes)})" if element.attributes else ""
             shown = markdown.prose(f"{element.name}{about}: {text}".removeprefix("p: "))

@@ -288,4 +288,4 @@ def test_an_article_in_jats_has_its_title_and_plain_paragraphs() -> None:
     )
     parsed = read(article, "a.nxml")
     assert parsed.title == "On nets"
-    assert "## On nets\n\nWe mend nets.\n\narticle-title: Of ropes\n" in parsed.text
+    assert "# On nets\n\nWe mend nets.\n\narticle-title: Of ropes\n" in parsed.text
