@@ -362,9 +362,8 @@ def _leading(units: Sequence[Unit], size: float) -> int:
     """How many units at the start may be names of columns only: they begin to the right."""
     lefts = [min(line.box.x0 for line in unit) for unit in units]
     left = min(lefts) + 2 * size
-    return min(
-        next(at for at, each in enumerate(lefts) if each < left), max(0, len(units) - FEWEST_ROWS)
-    )
+    first = next(at for at, each in enumerate(lefts) if each <= left)
+    return max(0, min(first, MOST_NAMES, len(units) - FEWEST_ROWS))
 
 
 def _with_header(
@@ -387,7 +386,8 @@ def _with_header(
     is_padded = apart > TOUCHING * size
     for line in reversed(above):
         if (
-            line.table
+            taken == MOST_NAMES
+            or line.table
             or line.mono
             or not 0.8 * size <= line.size <= 1.25 * size
             or top - line.box.y1 > near + 0.1 * size
