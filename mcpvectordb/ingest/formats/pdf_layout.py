@@ -37,6 +37,8 @@ SPARSE = 0.5
 """Share of a column's height that its lines take up at least."""
 SAME_HEIGHT = 0.15
 """Share of a line's height by which its place may differ from that of the next column's line."""
+FEWEST_HEADINGS, MOST_HEADINGS = 2, 50
+"""Headings of a column that show it to be one."""
 DEEPEST = 4
 
 
@@ -126,8 +128,8 @@ def _ordered(rows: Sequence[TextRow], deepest: int) -> Iterable[TextBlock]:
     """
     others: TextBlock = []
     for group, ink in _groups(rows):
-        columns = _columns(group, ink) if deepest else []
-        if len(columns) > 1 and all(map(_is_wrapped, columns)):
+        columns = (_headed(group, ink) or _columns(group, ink)) if deepest else []
+        if len(columns) > 1 and (all(map(_is_wrapped, columns)) or all(map(_headings, columns))):
             yield from _with_tables(others, deepest)
             others = []
             for column in reversed(columns) if reads_leftwards(group) else columns:
@@ -216,6 +218,40 @@ def _columns(group: TextBlock, ink: list[tuple[float, float]]) -> list[TextBlock
         columns[at : at + 2] = [columns[at] + columns[at + 1]]
         del gaps[at]
     return columns
+
+
+def _headed(group: TextBlock, ink: list[tuple[float, float]]) -> list[TextBlock]:
+    """The columns of a group that have headings at heights of their own, as those of a card have.
+
+    A column without any belongs to the one on its left; no columns if there is only one then.
+    """
+    columns: list[TextBlock] = []
+    heights = set[int]()
+    for start, end in ink:
+        column = [row for row in group if start <= (row.box.x0 + row.box.x1) / 2 <= end]
+        found = {round(row.box.y1 / 2) for row in _headings(column)}
+        if len(found - heights) < FEWEST_HEADINGS and columns:
+            columns[-1] += column
+        else:
+            columns.append(column)
+        heights |= found
+    return columns if len(columns) > 1 else []
+
+
+def _headings(column: TextBlock) -> TextBlock:
+    """The rows of a column that are larger than most, or bold, and alone on their line."""
+    if not column:
+        return []
+    size = sorted(row.size for row in column)[len(column) // 2]
+    found = [row for row in column if row.bold or row.size > 1.1 * size]
+    if not FEWEST_HEADINGS <= len(found) <= MOST_HEADINGS or 2 * len(found) > len(column):
+        return []
+    alone = [
+        row
+        for row in found
+        if not any(row is not other and row.box.beside(other.box) for other in column)
+    ]
+    return alone if len(alone) >= FEWEST_HEADINGS else []
 
 
 def _are_cells(left: TextBlock, right: TextBlock) -> bool:
