@@ -239,17 +239,20 @@ def _headed(group: TextBlock, ink: list[tuple[float, float]]) -> list[TextBlock]
 
 
 def _headings(column: TextBlock) -> TextBlock:
-    """The rows of a column that are larger than most, or bold, and alone on their line."""
-    if not column:
-        return []
-    size = sorted(row.size for row in column)[len(column) // 2]
-    found = [row for row in column if row.bold or row.size > 1.1 * size]
+    """The rows of a column that are larger than most, or bold, and alone on their line.
+
+    Of those that follow each other, such as the lines of a title, only the first counts.
+    """
+    rows = sorted(column, key=lambda row: row.box.y0)
+    size = sorted(row.size for row in column)[len(column) // 2] if column else 0.0
+    found = [at for at, row in enumerate(rows) if row.bold or row.size > 1.1 * size]
     if not FEWEST_HEADINGS <= len(found) <= MOST_HEADINGS or 2 * len(found) > len(column):
         return []
     alone = [
-        row
-        for row in found
-        if not any(row is not other and row.box.beside(other.box) for other in column)
+        rows[at]
+        for last, at in pairwise([-2, *found])
+        if last != at - 1
+        and not any(row is not rows[at] and row.box.beside(rows[at].box) for row in rows)
     ]
     return alone if len(alone) >= FEWEST_HEADINGS else []
 

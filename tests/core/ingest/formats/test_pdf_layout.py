@@ -290,3 +290,23 @@ def test_words_of_hebrew_are_read_from_right_to_left_and_latin_between_them_to_t
     text = "בשנת 2024 השתמשו המשרדים בתוכנה Free Linux שלהם וגם במחשבים ישנים"
     document.new_page().insert_htmlbox((60, 60, 500, 300), f"<p dir=rtl>{text}</p>")
     assert read(document.tobytes(), "a.pdf").text == f"{text}\n"
+
+
+def test_a_card_of_terms_is_read_column_by_column() -> None:
+    document = pymupdf.open()
+    page = document.new_page()
+    columns = []
+    for left, space in ((60, 0), (320, 7)):
+        lines, y = list[str](), 80.0
+        for part in range(3):
+            y += 12 + space * (part + 1)
+            lines.append(f"Chapter{left}x{part}")
+            page.insert_text((left, y), lines[-1], fontsize=14, fontname="hebo")
+            for item in range(5):
+                y += 14
+                lines += [f"key{left}x{part}x{item}", f"meaning{left}x{part}x{item}"]
+                page.insert_text((left, y), lines[-2], fontsize=9)
+                page.insert_text((left + 90, y), lines[-1], fontsize=9)
+        columns.append(lines)
+    text = read(bytes(document.tobytes()), "a.pdf").text
+    assert re.findall(r"\w+x\d(?:x\d)?", text) == [*columns[0], *columns[1]]
