@@ -100,7 +100,9 @@ def test_the_history_is_a_place_with_filters(writer: Looker) -> None:
     db.documents.ingest_text("The kettle is blue.", source="kettle.md", title="Kettle")
     db.memories.add("kitchen", "user", "The kettle leaks.")
     writer.go("#/history")
-    writer.wait(".changes li", "Kettle")
+    said = writer.wait(".changes li").text_content() or ""
+    assert said.startswith("Remembered The kettle leaks. in kitchen")
+    writer.wait(".changes li", "Added Kettle")
     writer.page.get_by_label("What was changed").select_option("memories")
     writer.until(
         "![...document.querySelectorAll('.changes li')].some(e => e.textContent.includes('Kettle'))"

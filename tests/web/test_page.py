@@ -258,7 +258,7 @@ def test_markdown_keeps_every_word_and_takes_hostile_texts(looker: Looker) -> No
         "e",
         "*f*",
         "<g>",
-        "&amp;",
+        "<g> & ",
         "h",
         "i",
         "snake_case_word",
@@ -292,6 +292,56 @@ def test_html_inside_of_markdown_is_structure_and_never_markup(looker: Looker) -
     assert not {"script", "img"} & set(elements)
     assert "onclick" not in markup and "onerror" not in markup
     assert 'href="javascript' not in markup and 'href="https://example.org/docs"' in markup
+
+
+def test_what_readmes_and_parts_of_long_texts_are_made_of_is_read_as_what_it_is(
+    looker: Looker,
+) -> None:
+    shown = looker.page.evaluate(
+        """async ([text, mail]) => {
+          const { markdown, Marks } = await import('/static/markdown.js');
+          const root = document.createElement('div');
+          root.append(...markdown(text));
+          const letter = document.createElement('div');
+          letter.append(...markdown(mail, new Marks(), 1, '', true));
+          return {
+            words: root.innerText ?? root.textContent,
+            heading: root.querySelector('h2')?.textContent.trim(),
+            raised: [...root.querySelectorAll('sup')].map(each => each.textContent),
+            rows: [...root.querySelectorAll('tr')].map(row => [...row.children].map(each => each.textContent)),
+            breaks: letter.querySelectorAll('br').length,
+            side: root.querySelector('blockquote').dir,
+          };
+        }""",
+        [
+            '| 7 | calm |\n| 8 | storm |\n\n<h1 align="center">\n  <img src="l.png" alt="Logo"><br>\n  Lamp\n</h1>\n\n'
+            "Oil &mdash; &#233; &unknown; [the `vent`][vents] and [fog][] but a[0][1][^1]\n\n"
+            "[^1]: A note below.\n[hint]: this is no definition\n\n> اقتباس",
+            "From: Ana\nTo: Ben\n\nHello",
+        ],
+    )
+    assert shown["heading"] and shown["heading"].endswith("Lamp") and "</h1>" not in shown["words"]
+    assert "Oil — é &unknown; the vent and fog but a[0][1]" in shown["words"]
+    assert shown["raised"] == ["1", "1"] and "A note below." in shown["words"]
+    assert "this is no definition" in shown["words"]
+    assert shown["rows"] == [["7", "calm"], ["8", "storm"]]
+    assert (shown["breaks"], shown["side"]) == (1, "rtl")
+
+
+def test_names_keep_the_joiners_that_their_script_needs(looker: Looker) -> None:
+    shown = looker.page.evaluate(
+        """async names => {
+          const { plain } = await import('/static/dom.js');
+          return names.map(plain);
+        }""",
+        ["👩\u200d🚀.md", "می\u200cخواهم", "pay\u200dpal", "\u202egnp.exe"],
+    )
+    assert shown == [
+        "👩\u200d🚀.md",
+        "می\u200cخواهم",
+        "pay⟨U+200D⟩pal",
+        "⟨U+202E⟩gnp.exe",
+    ]
 
 
 def test_programs_are_coloured_without_changing_a_character(looker: Looker) -> None:

@@ -16,6 +16,7 @@ from mcpvectordb_server.web.site import Site
 
 JobId = Annotated[str, "The id of a job"]
 ChangeNumber = Annotated[int, "The number of a change", Field(ge=1, lt=2**63)]
+BEGINNING = 200  # characters of a memory that say which one it is
 Changed = Annotated[str | None, "Of this document, memory:7, vector or library"]
 _COUNTS = "documents libraries passages pending memories threads tags vectors stores".split()
 
@@ -124,7 +125,7 @@ def compact(site: Site) -> JobStarted:
     return {"job": job.reply()}
 
 
-@shows(changes=list[HistoryEntry])
+@shows(changes=list[HistoryEntry], texts=dict[str, str])
 def list_changes(
     site: Site,
     *,
@@ -132,8 +133,15 @@ def list_changes(
     since: Annotated[str | None, "From this time on: 2026-11-29, today, 2d"] = None,
     limit: Limit = 50,
 ) -> JsonReply:
-    """List what was changed, by whom and when, the newest first."""
-    return {"changes": list(site.db.history(name, since=since, limit=limit))}
+    """List what was changed, by whom and when, the newest first, and how its memories begin."""
+    changes = list(site.db.history(name, since=since, limit=limit))
+    firsts = [each.items[0] for each in changes if each.items and each.items[0].shelf == "memories"]
+    ids = {int(each.name.removeprefix("memory:")) for each in firsts}
+    memories = site.db.memories.get(ids, images=False) if ids else []
+    return {
+        "changes": changes,
+        "texts": {f"memory:{each.id}": each.text[:BEGINNING] for each in memories},
+    }
 
 
 @shows(number=int, diff=str)

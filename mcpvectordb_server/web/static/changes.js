@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { button, debounced, h, notify, plain, state, stored } from "./dom.js";
 import { counted, day } from "./format.js";
+import { gist } from "./markdown.js";
 import { link } from "./route.js";
 
 const SHELVES = [
@@ -31,7 +32,7 @@ export async function open(_route, app) {
 	const load = async () => {
 		try {
 			const query = { name: name.value.trim(), since: since.value.trim(), limit: shown.limit };
-			shown.changes = (await get("/api/history", { query })).changes;
+			Object.assign(shown, await get("/api/history", { query }));
 			const before = actor.value;
 			const actors = [...new Set(shown.changes.map((each) => each.actor))].sort();
 			actor.replaceChildren(
@@ -57,7 +58,7 @@ export async function open(_route, app) {
 			found.length
 				? h(
 						"ul.changes",
-						found.map((each) => row(each, app, load, name.value.trim() || undefined)),
+						found.map((each) => row(each, shown.texts, app, load, name.value.trim() || undefined)),
 					)
 				: state("No changes", shown.changes.length ? "None of these: change a filter." : "Nothing was changed yet."),
 		);
@@ -85,13 +86,13 @@ export async function drawChanges(place, app, done, name) {
 		? h("h2", "History")
 		: h("div.row.between", h("h2", "Latest changes"), h("a", { href: "#/history" }, "History"));
 	try {
-		const { changes } = await get("/api/history", { query: { name, limit: name ? 20 : 5 } });
+		const { changes, texts } = await get("/api/history", { query: { name, limit: name ? 20 : 5 } });
 		place.replaceChildren(
 			heading,
 			changes.length
 				? h(
 						"ul.changes",
-						changes.map((each) => row(each, app, done, name)),
+						changes.map((each) => row(each, texts, app, done, name)),
 					)
 				: h("p.muted", "Nothing was changed yet that could be undone."),
 		);
@@ -101,7 +102,7 @@ export async function drawChanges(place, app, done, name) {
 	}
 }
 
-function row(change, app, done, name) {
+function row(change, texts, app, done, name) {
 	const [first] = change.items;
 	const more = change.count > 1 ? ` and ${counted(change.count - 1, "more item")}` : "";
 	const diff = h("pre.diff", { hidden: true, tabindex: 0, "aria-label": "Differences" });
@@ -111,7 +112,7 @@ function row(change, app, done, name) {
 			"div.row.between",
 			h(
 				"div",
-				first ? sentence(first) : h("b", plain(change.action)),
+				first ? sentence(first, texts[first.name]) : h("b", plain(change.action)),
 				more,
 				h(
 					"div.small.muted",
@@ -128,15 +129,19 @@ function row(change, app, done, name) {
 	);
 }
 
-const OF_MEMORIES = { added: "Remembered in ", deleted: "Deleted a memory of " };
+const OF_MEMORIES = { added: "Remembered ", deleted: "Deleted " };
 
 /** What was done to an item, as one reads it; what is still there is a link. */
-function sentence(item) {
-	const memory = item.shelf === "memories";
-	const verb = memory ? (OF_MEMORIES[item.kind] ?? "Changed a memory of ") : `${item.kind} `;
+function sentence(item, text) {
 	const name = stored("span", item.title || item.name);
-	const id = memory && item.kind !== "deleted" && /^memory:(\d+)$/.exec(item.name)?.[1];
-	return [h("b", verb), id ? h("a", { href: link(["memory", id]) }, name) : name];
+	if (item.shelf !== "memories") return [h("b", `${item.kind[0].toUpperCase()}${item.kind.slice(1)} `), name];
+	const href = link(["memory", item.name.replace("memory:", "")]);
+	return [
+		h("b", OF_MEMORIES[item.kind] ?? "Changed "),
+		text ? h("a.remembered", { href }, stored("span", gist(text))) : "a memory",
+		" in ",
+		name,
+	];
 }
 
 async function show(change, place, name) {

@@ -2,9 +2,10 @@
 // Stored text reaches the page through text nodes alone; nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-// Characters that change how the text around them is shown: names could pass for other names.
+// Characters that change how the text around them is shown: names could pass for other names. Joiners
+// stay where emoji, and words from Arabic to the scripts of India, are written with them.
 const DISGUISES =
-	/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
+	/(?!(?<=[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f])\u200d(?=\p{Extended_Pictographic})|(?<=[\u0600-\u0dff])[\u200c\u200d])[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
 
 /** An element: `h("p.small", { title: "…" }, child, …)`; the properties may be left out. */
 export function h(spec, properties, ...children) {

@@ -2,7 +2,7 @@
 
 import { h, icon, language, plain, stored } from "./dom.js";
 import { day } from "./format.js";
-import { gist, line, Marks } from "./markdown.js";
+import { code, gist, line, markdown, Marks } from "./markdown.js";
 import { ranges } from "./offsets.js";
 import { link } from "./route.js";
 import { matched } from "./words.js";
@@ -50,7 +50,8 @@ export function where(hit) {
 
 /** The lines that match, numbered, with what matched marked; `few` leaves out the others. */
 export function snippet(hit, { few = false } = {}) {
-	const all = (hit.snippet ?? []).filter((row) => row.text.trim() !== "");
+	// Lines that only begin or end a block of code, or divide a table, say nothing here.
+	const all = (hit.snippet ?? []).filter((row) => row.text.trim() !== "" && !/^\s*(?:(?:```|~~~)\w*|[|\s:-]+)$/.test(row.text));
 	const hits = all.filter((row) => row.highlights.length);
 	const rows =
 		few && hits.length
@@ -74,6 +75,9 @@ function shownLine({ text, highlights = [] }, program) {
 	marks.append(element, text, 0);
 	return element;
 }
+
+/** The text of a passage, as what it is. */
+export const passage = (hit) => (PROGRAMS.has(hit.file_type) ? code : markdown)(hit.text ?? "");
 
 /** How sure a match is, as a word and three steps. */
 export function confidence(hit) {

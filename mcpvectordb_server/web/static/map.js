@@ -300,14 +300,14 @@ class PassageMap {
 
 	/** Read a point beside the map. */
 	async read(i) {
+		this.hover(-1);
 		const reply = await this.passages([i], this.app.signal);
 		const hit = reply.passages[0];
 		if (!hit) return;
 		this.plane.read = i;
-		this.card.hidden = true;
 		this.show(hits.title(hit), [
 			hits.where(hit),
-			h("p.map-text", { dir: "auto" }, plain(gist(hit.text ?? ""))),
+			h("article.prose.map-text", hits.passage(hit)),
 			h("a.button", { href: hits.place(hit) }, "Read on"),
 		]);
 	}

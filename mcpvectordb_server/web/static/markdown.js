@@ -15,8 +15,15 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?:[ \t]+|$)/;
 const UNDERLINE = /^ {0,3}(=+|-{2,})[ \t]*$/;
 const DELIMITERS = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
-const DEFINITION = /^ {0,3}\[([^\]]{1,200})\]:\s+<?([^\s<>]{1,2000})>?/;
-const HTML_HEADING = /^\s{0,3}<h([1-6])\b[^<>]{0,500}>(.*?)<\/h\1>\s*$/i;
+const ROW = /^\|.*\|\s*$/;
+const DEFINITION = /^ {0,3}\[([^\]^][^\]]{0,199})\]:\s+<?([^\s<>]{1,2000})>?(?:\s+(?:"[^"]*"|'[^']*'|\([^)]*\)))?\s*$/;
+const HTML_HEADING = /^ {0,3}<h([1-6])\b[^<>]{0,500}>/i;
+const ENTITY = /^&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|([a-zA-Z]{2,8}));/;
+const ENTITIES = {
+	amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", reg: "®", trade: "™", mdash: "—",
+	ndash: "–", hellip: "…", larr: "←", rarr: "→", times: "×", middot: "·", bull: "•", laquo: "«", raquo: "»",
+	lsquo: "‘", rsquo: "’", ldquo: "“", rdquo: "”", deg: "°", euro: "€", sect: "§", szlig: "ß",
+};
 const TAG = /^<(\/?)([a-zA-Z][a-zA-Z0-9]{0,15})((?:\s[^<>]{0,1000})?)\/?>/;
 // Elements with content that mean the same here; others of HTML are passed over, their content is not.
 const KEPT_TAGS = { b: "strong", strong: "strong", i: "em", em: "em", code: "code", kbd: "kbd", del: "del", s: "del", sub: "sub", sup: "sup", tt: "code" };
@@ -59,9 +66,11 @@ function pieces(text, at, marks) {
 
 /**
  * The blocks of a Markdown text; top-level ones carry their line, counted from `firstLine`. A first
- * heading that repeats `title`, which stands above the text already, is left out.
+ * heading that repeats `title`, which stands above the text already, is left out. With `breaks` a
+ * line of a paragraph is one that is shown.
  */
-export function markdown(text, marks = new Marks(), firstLine = 1, title = "") {
+export function markdown(text, marks = new Marks(), firstLine = 1, title = "", breaks = false) {
+	marks.breaks = breaks;
 	const all = lines(text, firstLine);
 	marks.targets = new Map();
 	for (const { text } of all) {
@@ -92,7 +101,7 @@ export function code(text, marks = new Marks(), firstLine = 1, language = "") {
 	const result = [];
 	const colours = new Colours(text, language, marks);
 	for (let at = 0; at < all.length; at += 100) {
-		const block = h("pre.program", { data: { line: all[at].number } });
+		const block = h("pre.program", { tabindex: 0, data: { line: all[at].number } });
 		for (const line of all.slice(at, at + 100)) {
 			const row = h("span.program-line", { data: { line: line.number } });
 			colours.append(row, `${line.text}\n`, line.at);
@@ -129,6 +138,14 @@ class Colours {
 /** One line of a Markdown text for a list: its emphasis and code, without links and block signs. */
 export function line(text, marks = new Marks()) {
 	const element = h("span", { dir: "auto" });
+	if (ROW.test(text)) {
+		const filled = cells({ text, at: 0 }).filter((cell) => cell.text);
+		filled.forEach((cell, index) => {
+			if (index) element.append(" · ");
+			inline(element, [cell], marks);
+		});
+		return element;
+	}
 	const sign = /^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?)?/.exec(text)[0];
 	if (/[-*+]/.test(sign)) element.append("• ");
 	inline(element, [{ text: text.slice(sign.length), at: sign.length }], marks);
@@ -161,6 +178,12 @@ function grouped(all, separates) {
 		else groups.at(-1).push(line);
 	}
 	return groups.filter((group) => group.length);
+}
+
+/** An element of several blocks, each of a direction of its own, in that of the first. */
+function directed(element) {
+	if (/^\P{L}*[\u0590-\u08ff\ufb1d-\ufefc]/u.test(element.textContent)) element.dir = "rtl";
+	return element;
 }
 
 const cut = (line, length) => ({
@@ -200,13 +223,15 @@ function block(all, at, marks, depth) {
 	}
 	if (FENCE.test(text)) return fenced(all, at, marks);
 	if (HEADING.test(text)) return [heading(all[at], marks), at + 1];
-	if (HTML_HEADING.test(text)) return [htmlHeading(all[at], marks), at + 1];
+	if (HTML_HEADING.test(text)) return htmlHeading(all, at, marks) ?? paragraph(all, at, marks);
 	if (RULE.test(text)) return [h("hr"), at + 1];
 	if (depth < DEEPEST && QUOTE.test(text)) return quote(all, at, marks, depth);
 	if (depth < DEEPEST && ITEM.test(text)) return list(all, at, marks, depth);
 	if (/^(?: {4}|\t)/.test(text)) return indented(all, at, marks);
 	if (text.includes("|") && DELIMITERS.test(all[at + 1]?.text ?? "") && all[at + 1].text.includes("-"))
 		return table(all, at, marks);
+	// The rest of a table whose headings stand before what is shown.
+	if (ROW.test(text) && ROW.test(all[at + 1]?.text ?? "")) return table(all, at, marks, false);
 	return paragraph(all, at, marks);
 }
 
@@ -263,12 +288,19 @@ function heading(line, marks) {
 	return block;
 }
 
-function htmlHeading(line, marks) {
-	const [, level, content] = HTML_HEADING.exec(line.text);
-	const start = line.text.indexOf(">") + 1;
+/** A heading of HTML, whose tags may stand on lines of their own. */
+function htmlHeading(all, at, marks) {
+	const [open, level] = HTML_HEADING.exec(all[at].text);
+	const closing = new RegExp(`</h${level}>\\s*$`, "i");
+	const rows = all.slice(at, at + 20);
+	const last = rows.findIndex((line) => closing.test(line.text));
+	if (last < 0) return null;
+	rows.length = last + 1;
+	rows[0] = cut(rows[0], open.length);
+	rows[last] = { ...rows[last], text: rows[last].text.replace(closing, "") };
 	const block = h(`h${Math.min(6, Number(level) + 1)}`, { class: `level-${level}`, dir: "auto" });
-	inline(block, [{ ...cut(line, start), text: content }], marks);
-	return block;
+	inline(block, rows.filter((line) => line.text.trim()).map((line) => cut(line, line.text.search(/\S/))), marks);
+	return [block, at + last + 1];
 }
 
 function quote(all, at, marks, depth) {
@@ -276,7 +308,7 @@ function quote(all, at, marks, depth) {
 	while (end < all.length && (QUOTE.test(all[end].text) || (all[end].text.trim() !== "" && !begins(all[end]))))
 		end += 1;
 	const inside = all.slice(at, end).map((line) => cut(line, QUOTE.exec(line.text)?.[0].length ?? 0));
-	return [h("blockquote", blocks(inside, marks, depth + 1)), end];
+	return [directed(h("blockquote", blocks(inside, marks, depth + 1))), end];
 }
 
 function list(all, at, marks, depth) {
@@ -293,7 +325,7 @@ function list(all, at, marks, depth) {
 		element.append(item(all.slice(next, end), start[0].length, marks, depth));
 		next = end;
 	}
-	return [element, next];
+	return [directed(element), next];
 }
 
 /** Where an item ends: it goes on over indented lines, and over others that continue a paragraph. */
@@ -338,11 +370,11 @@ function item(rows, width, marks, depth) {
 	return element;
 }
 
-function table(all, at, marks) {
-	const align = cells(all[at + 1]).map(({ text }) =>
+function table(all, at, marks, headed = true) {
+	const align = !headed ? [] : cells(all[at + 1]).map(({ text }) =>
 		text.trim().endsWith(":") ? (text.trim().startsWith(":") ? "middle" : "end") : "",
 	);
-	let end = at + 2;
+	let end = headed ? at + 2 : at;
 	while (end < all.length && all[end].text.includes("|") && all[end].text.trim() !== "") end += 1;
 	const row = (line, tag) =>
 		h(
@@ -355,8 +387,8 @@ function table(all, at, marks) {
 					return element;
 				}),
 		);
-	const head = row(all[at], "th");
-	const body = h("tbody", all.slice(at + 2, end).map((line) => row(line, "td")));
+	const head = headed ? row(all[at], "th") : null;
+	const body = h("tbody", all.slice(headed ? at + 2 : at, end).map((line) => row(line, "td")));
 	return [framed(head, body), end];
 }
 
@@ -368,11 +400,9 @@ function framed(head, body) {
 			for (const each of [cell, ...rows.map((row) => row.children[index])]) each?.classList.add("end");
 		if (rows.length > 2) sortable(cell, index, body);
 	});
-	return h(
-		"div.table",
-		{ role: "region", "aria-label": "Table", tabindex: 0 },
-		h("table", head ? h("thead", head) : null, body),
-	);
+	for (const cell of body.querySelectorAll("td")) if (cell.textContent.length < 16) cell.classList.add("short");
+	const inside = h("table", head ? h("thead", head) : null, body);
+	return directed(h("div.table", { role: "region", "aria-label": "Table", tabindex: 0 }, inside));
 }
 
 const value = (row, index) => row.children[index]?.textContent.trim() ?? "";
@@ -485,6 +515,8 @@ class Inline {
 				return this.text[at + 1] === "[" ? this.link(at + 1, to, depth, true) : null;
 			case "[":
 				return this.link(at, to, depth, false);
+			case "&":
+				return this.entity(at, to);
 			case "<":
 				return this.autolink(at, to, /^<(https?:\/\/[^\s<>]{1,2000})>/) ?? this.tag(at, to, depth);
 			case "h":
@@ -505,6 +537,20 @@ class Inline {
 			this.known.set(needle, known);
 		}
 		return known.found + needle.length <= to ? known.found : -1;
+	}
+
+	/** A character that is written as an entity of HTML. */
+	entity(at, to) {
+		const found = ENTITY.exec(this.text.slice(at, Math.min(to, at + 10)));
+		if (!found) return null;
+		const [whole, decimal, hexadecimal, name] = found;
+		const code = decimal ? Number(decimal) : Number.parseInt(hexadecimal, 16);
+		const character = name ? ENTITIES[name] : code > 0 && code < 0x110000 ? plain(String.fromCodePoint(code)) : "";
+		if (!character) return null;
+		const element = document.createDocumentFragment();
+		const row = this.rowOf(at);
+		this.marks.append(element, character, this.rows[row].at + at - this.starts[row]);
+		return { element, end: at + whole.length };
 	}
 
 	codeSpan(at, to) {
@@ -549,11 +595,18 @@ class Inline {
 		const target = /^\]\(\s*<?([^\s<>]*?)>?(?:\s+(?:"[^"]{0,500}"|'[^']{0,500}'))?\s*\)/.exec(rest);
 		const named = target ? null : /^\](?:\[([^\]]{0,200})\])?/.exec(rest);
 		const address = target?.[1] ?? this.marks.targets?.get((named[1] || this.text.slice(at + 1, close)).toLowerCase());
-		if (address === undefined) return null;
 		const end = close + (target ?? named)[0].length;
+		if (!target && !image && this.text[at + 1] === "^" && close < at + 30) {
+			const note = h("sup");
+			this.show(note, at + 2, close);
+			return { element: note, end: close + 1 };
+		}
+		// What a name stands for may be in a part of the text that is not shown: its words are, without a link.
+		const unknown = named?.[1] !== undefined && !/[\p{L}\p{N})\]]/u.test(this.text[at - 1] ?? "") && !/^\d/.test(named[1]);
+		if (address === undefined && !unknown) return null;
 		const words = h("span", { dir: "auto" });
 		this.parse(words, at + 1, close, depth + 1);
-		return { element: image ? imageName(words, address) : outwards(address, words), end };
+		return { element: image ? imageName(words, address) : address ? outwards(address, words) : words, end };
 	}
 
 	/** Where the bracket at an offset closes; -1 if it does not, or encloses too many others. */
@@ -639,7 +692,7 @@ class Inline {
 			const start = this.starts[row];
 			const end = Math.min(to, start + this.rows[row].text.length);
 			if (end > from) {
-				const broken = end < to && /( {2,}|\\)$/.exec(this.text.slice(from, end));
+				const broken = end < to && (this.marks.breaks ? /\s*$/ : /( {2,}|\\)$/).exec(this.text.slice(from, end));
 				this.marks.append(
 					parent,
 					this.text.slice(from, broken ? end - broken[0].length : end),

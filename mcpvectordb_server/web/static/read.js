@@ -442,9 +442,10 @@ class Document extends Reading {
 	redraw() {
 		const [first, last] = [this.parts[0], this.parts.at(-1)];
 		this.shown = { first: first.first_line, last: last.last_line };
-		const blocks = this.parts.flatMap((part) =>
-			rendered(part, this.chunk, this.words, { title: this.document.title, language: this.document.file_type }),
-		);
+		// The parts follow each other: as one text, a table or a list goes on from one to the next.
+		const all = { ...first, text: this.parts.map(({ text }) => text).join("\n") };
+		const shown = { title: this.document.title, language: this.document.file_type };
+		const blocks = rendered(all, this.chunk, this.words, shown);
 		this.text.dataset.syntax = first.syntax;
 		this.text.lang = language(first.text);
 		this.text.replaceChildren(...(blocks.length ? blocks : [h("p.muted", "This document has no text.")]));
