@@ -17,7 +17,7 @@ def test_files_are_dropped_and_each_says_how_it_ended(writer: Looker) -> None:
     writer.page.evaluate(
         DROP, [["ginger.md", "# Ginger\n\nGinger is hot."], ["picture.bin", "\0\1\2"]]
     )
-    writer.wait(".sending", "2 of 2 files sent")
+    writer.wait(".sending", "1 of 2 files brought in, 1 failed")
     writer.wait(".job.done", "ginger.md").get_by_role("link", name="Read it").click()
     writer.wait(".prose", "Ginger is hot.")
     writer.page.go_back()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ import pytest
 
 from mcpvectordb import Config, Database
 from mcpvectordb_server.web.assets import FOLDER
+from tests.external.judges import installed
 from tests.server.web.support_web_server import Served
 from tests.support import Letters
 from tests.web.support_page import Looker, serving
@@ -119,6 +121,30 @@ def test_every_view_fits_is_named_and_has_contrast(
             assert problems == [[], [], []], place
             assert looker.find("main").count() == looker.find("nav[aria-label=Views]").count() == 1
             assert looker.find("h1").count() == 1, place
+
+
+@pytest.mark.skipif(
+    not os.environ.get("EXTERNAL_JUDGES"), reason="runs only with EXTERNAL_JUDGES=1"
+)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_serious(
+    browser: Browser, shared: Served, width: int, scheme: str
+) -> None:
+    axe = installed("axe", "axe-core@4") / "node_modules" / "axe-core" / "axe.min.js"
+    read = f"#/document/{shared.db.documents.browse(library='notes').items[0].id}"
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
+    with Looker(browser, shared, bypass_csp=True, **options) as looker:
+        for place in (*VIEWS, "#/history", read):
+            _settled(looker, place)
+            looker.page.evaluate(axe.read_text("utf-8"))
+            found = looker.page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+            serious = [
+                (each["id"], each["nodes"][0]["html"])
+                for each in found["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert not serious, place
 
 
 def test_the_theme_is_chosen_kept_and_does_not_flash(looker: Looker) -> None:
@@ -381,6 +407,22 @@ def test_ctrl_k_goes_anywhere_and_a_question_mark_shows_the_keys(looker: Looker)
     looker.wait("dialog.keys", "next and previous hit")
     page.keyboard.press("Escape")
     looker.until("!document.querySelector('dialog')")
+
+
+def test_ctrl_k_finds_every_document_by_its_title_and_one_escape_leaves(writer: Looker) -> None:
+    for number in range(60):
+        writer.served.db.documents.ingest_text(f"Note {number}.", source=f"{number}", embed=False)
+    page = writer.page
+    page.keyboard.press("Control+k")
+    page.keyboard.type("coffee.t")
+    writer.wait(".palette li", "coffee.txt")  # older than those that are at hand
+    page.keyboard.press("Escape")
+    writer.until("!document.querySelector('dialog')")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("coffee.t")
+    writer.wait(".palette [aria-selected=true]", "coffee.txt")
+    page.keyboard.press("Enter")
+    writer.wait(".reading h1", "coffee.txt")
 
 
 def test_the_page_switches_between_the_files_that_the_server_was_started_with(

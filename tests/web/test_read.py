@@ -169,6 +169,17 @@ def test_a_document_is_edited_and_deleted_and_says_what_that_does(writer: Looker
     assert writer.served.db.stats().documents == 5
 
 
+def test_what_others_delete_while_it_is_read_says_so(writer: Looker) -> None:
+    documents = writer.served.db.documents
+    document = documents.ingest_text("Soon gone.", source="gone.md").document
+    writer.expected = ("Failed to load resource",)  # 404
+    writer.go(f"#/document/{document.id}")
+    writer.wait(".prose", "Soon gone.")
+    documents.delete(document.id)
+    writer.wait(".reading-head .gone", "deleted while you read it")
+    assert writer.find(".prose", "Soon gone.").is_visible()
+
+
 def test_the_history_of_a_document_shows_its_changes_and_takes_one_back(writer: Looker) -> None:
     db = writer.served.db
     db.documents.ingest_text("The kettle is blue.", source="kettle.md", title="Kettle")

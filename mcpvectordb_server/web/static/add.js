@@ -162,17 +162,36 @@ class Add {
 		this.sending.replaceChildren(h("div.card.stack", h("div.row.between", line, stopping), bar, failed));
 		let done = 0;
 		let bad = 0;
+		// What was sent is read afterwards, by jobs: only their ends say what came of it.
+		const jobs = new Set();
+		const states = new Map();
 		const told = () => {
+			const ended = (...words) => [...jobs].filter((id) => words.includes(states.get(id))).length;
+			const [stored, lost] = [ended("done"), ended("failed", "cancelled")];
+			const all = done === total && stored + lost === jobs.size;
+			const of = (number, word) => (number ? `${count(number)} ${word}` : "");
 			bar.value = done;
-			line.textContent = `${count(done - bad)} of ${counted(total, "file")} sent${bad ? `, ${count(bad)} refused` : ""}`;
+			line.textContent = [
+				all ? `${count(stored)} of ${counted(total, "file")} brought in` : `${count(done - bad)} of ${counted(total, "file")} sent`,
+				of(all ? 0 : stored, "brought in"),
+				of(lost, "failed"),
+				of(bad, "refused"),
+			]
+				.filter(Boolean)
+				.join(", ");
+			if (all) announce(line.textContent);
 		};
+		this.app.on("job", ({ id, state: word }) => {
+			states.set(id, word);
+			if (jobs.has(id)) told();
+		});
 		told();
 		const queue = files[Symbol.iterator]();
 		const worker = async () => {
 			for (const { file, path } of queue) {
 				if (stop.signal.aborted) return;
 				try {
-					await this.sendOne(file, { path, library, replace }, stop.signal);
+					jobs.add((await this.sendOne(file, { path, library, replace }, stop.signal)).job.id);
 				} catch (error) {
 					if (error.name === "AbortError") return;
 					if (error.code === "exists") others.push({ file, path });
@@ -187,7 +206,6 @@ class Add {
 		await Promise.all(Array.from({ length: AT_ONCE }, worker));
 		stopping.remove();
 		bar.remove();
-		announce(line.textContent);
 		if (others.length && (await replacing(others))) await this.send(others, library, true);
 	}
 

@@ -565,6 +565,7 @@ class Inline {
 	emphasis(at, to, depth) {
 		const sign = this.text[at];
 		const width = this.text[at + 1] === sign ? 2 : 1;
+		if (width === 2 && sign !== "~" && this.text[at + 2] === sign) return this.strongEmphasis(at, to, depth);
 		const after = this.text[at + width];
 		if ((sign === "~" && width === 1) || after === undefined || /\s/.test(after) || after === sign) return null;
 		if (sign === "_" && /[\p{L}\p{N}]/u.test(this.text[at - 1] ?? "")) return null;
@@ -579,6 +580,16 @@ class Inline {
 			end = this.next(fence, end + (this.text[end + width] === sign ? width + 1 : width), Math.min(to, at + 5000));
 		}
 		return null;
+	}
+
+	/** ***Both***. */
+	strongEmphasis(at, to, depth) {
+		const fence = this.text[at].repeat(3);
+		const end = this.next(fence, at + 3, Math.min(to, at + 5000));
+		if (end <= at + 3 || /\s/.test(this.text[at + 3]) || !this.closes(fence, end)) return null;
+		const inside = h("em");
+		this.parse(inside, at + 3, end, depth + 1);
+		return { element: h("strong", inside), end: end + 3 };
 	}
 
 	closes(fence, end) {

@@ -1,7 +1,7 @@
 // Ctrl-K: go anywhere by typing its name; and `?`: the keys there are.
 
-import { get } from "./api.js";
-import { h, icon, plain, stored } from "./dom.js";
+import { get, Latest } from "./api.js";
+import { debounced, h, icon, plain, stored } from "./dom.js";
 import { link } from "./route.js";
 
 const VIEWS = [
@@ -53,7 +53,7 @@ export async function openPalette(actions) {
 		autocomplete: "off",
 		spellcheck: "false",
 		dir: "auto",
-		on: { input: () => draw(), keydown: (event) => key(event) },
+		on: { input: () => typing(), keydown: (event) => key(event) },
 	});
 	const dialog = h("dialog.palette", { "aria-label": "Go anywhere" }, box, list);
 	const go = (href) => {
@@ -89,25 +89,49 @@ export async function openPalette(actions) {
 	};
 	const key = (event) => {
 		const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-		if (step) mark((at + step + shown.length) % Math.max(1, shown.length));
+		// A search field would keep the first Escape for itself.
+		if (event.key === "Escape") dialog.close();
+		else if (step) mark((at + step + shown.length) % Math.max(1, shown.length));
 		else if (event.key === "Enter" && !event.isComposing) choose(shown[at]);
 		else return;
 		event.preventDefault();
+	};
+	const latest = new Latest();
+	const byTitle = debounced(async () => {
+		const query = { title: box.value.trim(), sort: "newest", limit: MOST };
+		const found = query.title && (await latest.ask((signal) => get("/api/documents", { query, signal })).catch(() => null));
+		if (!found || !dialog.isConnected) return;
+		const chosen = at ? shown[at]?.[1] : null;
+		add(found.documents);
+		draw();
+		if (chosen) mark(Math.max(0, shown.findIndex(([, name]) => name === chosen)));
+	}, 120);
+	const typing = () => {
+		draw();
+		byTitle();
+	};
+	const known = new Set();
+	const add = (documents) => {
+		const fresh = documents.filter(({ id }) => !known.has(id));
+		for (const { id, title, path } of fresh) {
+			known.add(id);
+			entries.push(["document", plain(title || path), () => go(link(["document", id]))]);
+		}
 	};
 	open(dialog);
 	draw();
 	const [libraries, threads, documents] = await Promise.all([
 		get("/api/libraries").catch(() => ({ libraries: [] })),
 		get("/api/threads").catch(() => ({ threads: [] })),
-		get("/api/documents", { query: { sort: "newest", limit: 100 } }).catch(() => ({ documents: [] })),
+		get("/api/documents", { query: { sort: "newest", limit: 50 } }).catch(() => ({ documents: [] })),
 	]);
 	entries.push(
 		...libraries.libraries.map(({ name }) => ["folder", `Library ${plain(name)}`, () => go(link(["browse", "library", name]))]),
 		...threads.threads
 			.slice(0, 500)
 			.map(({ name }) => ["thread", `Thread ${plain(name)}`, () => go(link(["browse", "thread", name]))]),
-		...documents.documents.map(({ id, title, path }) => ["document", plain(title || path), () => go(link(["document", id]))]),
 	);
+	add(documents.documents);
 	if (dialog.isConnected && box.value) draw();
 }
 

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { drawChanges } from "./changes.js";
-import { announce, button, h, language, notify, outwards, plain, quiet, stored } from "./dom.js";
+import { announce, button, debounced, h, language, notify, outwards, plain, quiet, stored } from "./dom.js";
 import { editDocument, editMemory, remove } from "./edit.js";
 import { count, counted, day, percent, size } from "./format.js";
 import * as hits from "./hits.js";
@@ -25,6 +25,7 @@ const PANELS = [
 export async function open(route, app) {
 	const view = route.parts[0] === "memory" ? new Memory(route, app) : new Document(route, app);
 	await view.load();
+	view.watch();
 	return { update: (next) => view.follow(next) };
 }
 
@@ -40,6 +41,21 @@ class Reading {
 
 	follow() {
 		return false;
+	}
+
+	/** Say so, once, when others delete what is read. */
+	watch() {
+		const look = debounced(async () => {
+			const error = await get(this.path()).then(
+				() => null,
+				(reason) => reason,
+			);
+			if (error?.status !== 404 || this.reading.querySelector(".gone")) return;
+			this.reading.querySelector(".reading-head").append(h("p.warn.gone", "This was deleted while you read it. The history may have it."));
+			announce("This was deleted.");
+		}, 500);
+		this.app.on("changed", look);
+		this.app.signal.addEventListener("abort", () => look.cancel());
 	}
 
 	frame(head, tools) {
