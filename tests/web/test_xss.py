@@ -199,7 +199,7 @@ def test_hostile_routes_and_file_names_run_nothing(browser: Browser, hostile: Pa
             }""",
             [each.replace("/", "|") for each in NAMES[:8]],
         )
-        looker.wait(".sending", "8 of 8 files sent")
+        looker.wait(".sending", "of 8 files brought in")
         looker.wait(".job.done")
         assert _harmless(looker)
 

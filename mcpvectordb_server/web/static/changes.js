@@ -33,6 +33,8 @@ export async function open(_route, app) {
 		try {
 			const query = { name: name.value.trim(), since: since.value.trim(), limit: shown.limit };
 			Object.assign(shown, await get("/api/history", { query }));
+			if (shown.name !== query.name) list.replaceChildren(); // differences are those of the item
+			shown.name = query.name;
 			const before = actor.value;
 			const actors = [...new Set(shown.changes.map((each) => each.actor))].sort();
 			actor.replaceChildren(
@@ -58,7 +60,7 @@ export async function open(_route, app) {
 			found.length
 				? h(
 						"ul.changes",
-						found.map((each) => row(each, shown.texts, app, load, name.value.trim() || undefined)),
+						found.map((each) => shownRow(list, each) ?? row(each, shown.texts, app, load, name.value.trim() || undefined)),
 					)
 				: state("No changes", shown.changes.length ? "None of these: change a filter." : "Nothing was changed yet."),
 		);
@@ -92,7 +94,7 @@ export async function drawChanges(place, app, done, name) {
 			changes.length
 				? h(
 						"ul.changes",
-						changes.map((each) => row(each, texts, app, done, name)),
+						changes.map((each) => shownRow(place, each) ?? row(each, texts, app, done, name)),
 					)
 				: h("p.muted", "Nothing was changed yet that could be undone."),
 		);
@@ -102,12 +104,16 @@ export async function drawChanges(place, app, done, name) {
 	}
 }
 
+/** The row of a change that is shown already: its differences stay open when others are added. */
+const shownRow = (place, { number }) => place.querySelector(`[data-change="${number}"]`);
+
 function row(change, texts, app, done, name) {
 	const [first] = change.items;
 	const more = change.count > 1 ? ` and ${counted(change.count - 1, "more item")}` : "";
 	const diff = h("pre.diff", { hidden: true, tabindex: 0, "aria-label": "Differences" });
 	return h(
 		"li",
+		{ data: { change: change.number } },
 		h(
 			"div.row.between",
 			h(

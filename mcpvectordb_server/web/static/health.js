@@ -23,7 +23,6 @@ export async function open(_route, app) {
 	const passed = h("section.card.stack", h("h2", "Failed and passed over"), h("p.muted", "Reading …"));
 	const changes = h("section.card.stack", h("h2", "Changes"), h("p.muted", "Reading …"));
 	const redraw = () => drawChanges(changes, app, redraw);
-	const reading = () => changes.querySelector(".diff:not([hidden])");
 	const start = (path, word) =>
 		post(path).then(
 			() => notify(`${word} has begun.`),
@@ -57,7 +56,7 @@ export async function open(_route, app) {
 		),
 		changes,
 	);
-	const again = debounced(() => [draw().catch(() => {}), reading() || redraw()], 400);
+	const again = debounced(() => [draw().catch(() => {}), redraw()], 400);
 	for (const name of ["changed", "model"]) app.on(name, again);
 	app.on("job", (it) => ["done", "failed"].includes(it.state) && [again(), drawPassed(passed)]);
 	app.signal.addEventListener("abort", () => again.cancel());
@@ -192,7 +191,7 @@ function passedGroup(why, { failed, files }) {
 /** What helps, by what the reason says. */
 function remedy(why, failed) {
 	if (/ocr|no text|scan/i.test(why)) return "Scans and images are read with the extra ocr: pip install 'mcpvectordb[ocr]', then sync again.";
-	if (/password|encrypt/i.test(why)) return "Save it without its password, then sync again.";
+	if (/password|encrypt/i.test(why)) return "Save it anew, without a password, then sync again.";
 	if (/too large|bytes; at most|larger/i.test(why)) return "MCPVECTORDB_MAX_SOURCE_BYTES allows larger files.";
 	if (/secret|credential/i.test(why)) return "It looks like a secret, and stays out.";
 	if (/ignored|pattern|hidden/i.test(why)) return "The library's patterns leave it out; change them to bring it in.";
