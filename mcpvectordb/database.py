@@ -608,6 +608,16 @@ class Database:
         """
         return self._file.version()
 
+    def last_change(self) -> int:
+        """A number that is another one after any process has changed an item; embedding does not.
+
+        Items are documents, memories, vectors and libraries.
+        """
+        if self._file.published:
+            return self._file.version()
+        with self._file.reading() as sql:
+            return int(sql.execute("SELECT clock FROM history_state").get)
+
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
         if "documents" in self.__dict__:

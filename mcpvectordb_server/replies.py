@@ -22,6 +22,9 @@ MAX_REFUSAL = 4_000
 MAX_ECHO = 200
 """Most characters of a name that an error message repeats."""
 
+UNTRUSTED = {"mcpvectordb/untrusted": True}
+"""The metadata of every result that holds what is stored: data from outside, never instructions."""
+
 # Strings are never cut below this length; a reply that is still too long loses items instead.
 _SHORTEST_CUT = 200
 # Characters reserved for the note that says what is missing.

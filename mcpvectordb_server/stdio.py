@@ -26,6 +26,7 @@ _ID_LAST = re.compile(r'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,100}")\s*\}\s*$')
 
 NOTIFICATIONS = "notifications/"
 CANCELLED = f"{NOTIFICATIONS}cancelled"
+LISTEN = "subscriptions/listen"  # answered when its client leaves
 DRAIN = 5.0
 """Seconds for open calls to finish after the client has closed its side."""
 
@@ -55,7 +56,7 @@ async def _inward(incoming: Any, to_server: Any, outgoing: Any, waiting: set[Any
             ):
                 await _refuse(outgoing, None, reason)
                 continue
-            if isinstance(message, types.JSONRPCRequest):
+            if isinstance(message, types.JSONRPCRequest) and message.method != LISTEN:
                 waiting.add(message.id)
             elif isinstance(message, types.JSONRPCNotification) and message.method == CANCELLED:
                 waiting.discard((message.params or {}).get("requestId"))

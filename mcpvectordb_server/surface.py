@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -82,9 +82,14 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceTemplate:
-    """Documents that can be read by URI.
+    """Resources that can be read by URI.
 
-    `read(db, path)` returns a document's text; `path` is the URI after `prefix`, percent-decoded.
+    `read(db, path)` returns a text; `path` is the URI after `prefix`, percent-decoded.
+
+    variable  what stands behind the prefix, as an expression of RFC 6570
+    complete  (db, what was typed) -> the paths that may be meant, or None if it cannot tell
+    watched   (db, path) -> a function of which the value is another one when that was changed;
+              raises NotFound; None where nobody can subscribe to changes
     """
 
     prefix: str
@@ -92,6 +97,28 @@ class ResourceTemplate:
     title: str
     description: str
     read: Callable[[Any, str], str]
+    media_type: str = "text/markdown"
+    variable: str = "+path"
+    complete: Callable[[Any, str], Sequence[str]] | None = None
+    watched: Callable[[Any, str], Callable[[], object]] | None = None
+
+    @property
+    def uri_template(self) -> str:
+        """The template that clients are told."""
+        return f"{self.prefix}{{{self.variable}}}"
+
+
+class ListedResource(NamedTuple):
+    """A resource in a listing; `modified` is a time, or "" if that is not known."""
+
+    uri: str
+    name: str
+    title: str
+    modified: str
+
+
+Position = tuple[str, ...]
+"""Where a page of a listing ends: what it was sorted by, () at the beginning and after the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +138,7 @@ class Surface:
     instructions  what an agent should know first; `{tool}` is replaced by the exposed name
     failure       (name of the tool, error) -> the reply that reports the error
     about         db -> what the file holds, for the instructions; called at each handshake
+    listed        (db, position) -> the resources behind a position, and where they end
     """
 
     name: str
@@ -118,9 +146,10 @@ class Surface:
     instructions: str
     tools: tuple[Tool, ...]
     failure: Callable[[str, MCPVectorDBError], Any]
-    template: ResourceTemplate | None = None
+    templates: tuple[ResourceTemplate, ...] = ()
     prompt: Prompt | None = None
     about: Callable[[Any], str] | None = None
+    listed: Callable[[Any, Position], tuple[list[ListedResource], Position]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ from mcpvectordb_server.grant import Grant, is_url
 from mcpvectordb_server.ongoing import UnderWay
 from mcpvectordb_server.replies import MAX_ECHO, Reply, Text, cut, failed, to_json
 from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
-from mcpvectordb_server.surfaces import prose
+from mcpvectordb_server.surfaces import desk_resources, prose
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -1013,4 +1013,8 @@ SURFACE = Surface(
         Tool(status, "Status", READS),
     ),
     failure=failure,
+    templates=desk_resources.templates(
+        lambda db, place: read(db, place=place, budget=MAX_BUDGET), _listed
+    ),
+    listed=desk_resources.page,
 )

@@ -473,13 +473,15 @@ SURFACE = Surface(
         Tool(status, "Index status", READS, more="search each collection by its name"),
     ),
     failure=failure,
-    template=ResourceTemplate(
-        prefix=SCHEME,
-        name="document",
-        title="QMD Document",
-        description="A markdown document from your QMD knowledge base. Use search tools to "
-        "discover documents.",
-        read=read,
+    templates=(
+        ResourceTemplate(
+            prefix=SCHEME,
+            name="document",
+            title="QMD Document",
+            description="A markdown document from your QMD knowledge base. Use search tools to "
+            "discover documents.",
+            read=read,
+        ),
     ),
     prompt=Prompt(
         name="query",

@@ -17,7 +17,15 @@ from mcpvectordb_server import connections, http
 from mcpvectordb_server.grant import Grant
 from mcpvectordb_server.replies import Reply, Resource, Text
 from mcpvectordb_server.server import Service
-from mcpvectordb_server.surface import ADDS, Prompt, ResourceTemplate, Surface, Tool, expose
+from mcpvectordb_server.surface import (
+    ADDS,
+    ListedResource,
+    Prompt,
+    ResourceTemplate,
+    Surface,
+    Tool,
+    expose,
+)
 from tests.server.little_surface import Shelf, flag_dialect
 
 TOKEN = "a-token-for-conformance"
@@ -73,12 +81,28 @@ SURFACE = Surface(
             greet,
         )
     ),
-    template=ResourceTemplate(
-        prefix="test://template/",
-        name="template",
-        title="ResourceTemplate",
-        description="Data by number.",
-        read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}",
+    templates=(
+        ResourceTemplate(
+            prefix="test://template/",
+            name="template",
+            title="ResourceTemplate",
+            description="Data by number.",
+            read=lambda db, path: f"This is the data of {path.partition('/')[0]}: {path}",
+        ),
+        ResourceTemplate(
+            prefix="test://",
+            name="any",
+            title="Any",
+            description="Data by name, which nothing changes.",
+            media_type="text/plain",
+            read=lambda db, path: f"This is {path}.",
+            complete=lambda db, typed: [f"{typed}-1", f"{typed}-2"],
+            watched=lambda db, path: lambda: path,
+        ),
+    ),
+    listed=lambda db, position: (
+        [ListedResource("test://static-text", "static-text", "A text", "2025-11-29T10:00:00Z")],
+        (),
     ),
     prompt=Prompt(
         name="test_simple_prompt",

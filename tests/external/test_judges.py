@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpvectordb import Database
 from tests.external.judges import ROOT, judge
+from tests.support import Letters
 
 HERE = Path(__file__).parent
 
@@ -64,9 +66,11 @@ def test_the_conformance_suite_fails_only_for_features_that_are_not_offered(
     assert int(total[1]) >= 15
 
 
-def inspected(path: Path, options: str) -> subprocess.CompletedProcess[str]:
+def inspected(
+    path: Path, options: str, surface: str = "mcpvectordb"
+) -> subprocess.CompletedProcess[str]:
     """What the inspector says of our server, over stdio."""
-    server = (sys.executable, "-m", "mcpvectordb_server", "--db", str(path))
+    server = (sys.executable, "-m", "mcpvectordb_server", "--db", str(path), "--surface", surface)
     environ = ("--cli", "-e", f"PYTHONPATH={ROOT}")
     return judge("mcp-inspector", *environ, *options.split(), "--transport", "stdio", "--", *server)
 
@@ -76,6 +80,35 @@ def test_the_inspector_accepts_every_schema(era: str, path: Path) -> None:
     done = inspected(path, f"--protocol-era {era} --method tools/list --strict")
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["tools"]) == 7
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_inspector_lists_and_reads_resources(era: str, path: Path) -> None:
+    with Database(path, embedder=Letters()) as db:
+        db.documents.ingest_text("Water at 80 degrees.", source="tea.md", embed=False)
+    answers = [
+        inspected(path, f"--protocol-era {era} --method {method}", "desk")
+        for method in (
+            "resources/list",
+            "resources/templates/list",
+            "resources/read --uri mcpvectordb://documents/default/tea.md",
+        )
+    ]
+    assert [(each.returncode, each.stderr) for each in answers] == 3 * [(0, "")]
+    listed, templates, read = (json.loads(each.stdout) for each in answers)
+    assert [each["name"] for each in listed["resources"]] == ["default/tea.md"]
+    assert len(templates["resourceTemplates"]) == 5
+    assert "Water at 80 degrees." in read["contents"][0]["text"]
+
+
+def test_the_typescript_client_is_told_of_a_changed_resource(path: Path) -> None:
+    done = judge(str(HERE / "sdk_resources.mjs"), sys.executable, str(path))
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert answers["changed"] == answers["uri"] == "mcpvectordb://documents/default/tea.md"
+    assert "Water at 80 degrees." in answers["read"]
+    assert answers["completed"]["completion"]["values"] == ["default/tea.md"]
+    assert answers["gone"] == -32602
 
 
 def test_every_call_of_the_inspector_s_load_test_succeeds(

@@ -36,6 +36,9 @@ class Shelf:
     def warm(self) -> None:
         self.warmed.set()
 
+    def last_change(self) -> int:
+        return len(self.notes)
+
     def deadline(self, cancelled: object = None) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -188,12 +191,14 @@ FLAGGING = Surface(
         Tool(function=broken, title="Break", hints=READS),
     ),
     failure=flag_dialect,
-    template=ResourceTemplate(
-        prefix="little://",
-        name="note",
-        title="A note",
-        description="A note by its number.",
-        read=read_note,
+    templates=(
+        ResourceTemplate(
+            prefix="little://",
+            name="note",
+            title="A note",
+            description="A note by its number.",
+            read=read_note,
+        ),
     ),
     prompt=Prompt(
         name="guide", title="Guide", description="How to use it.", text="Call {find} first."

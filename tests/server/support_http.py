@@ -23,6 +23,7 @@ class Running:
     def __init__(
         self, transport: str, made: Service, *, head_seconds: float = 10.0, most: int = 0
     ) -> None:
+        self.made = made
         self.listener = connections.listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
         app = served.application(

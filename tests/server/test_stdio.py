@@ -49,6 +49,23 @@ def test_the_stateless_protocol_is_served_too(path: Path) -> None:
         assert called["structuredContent"] == {"libraries": []}
 
 
+def test_tools_are_listed_byte_by_byte_the_same_whatever_the_hashes_are(path: Path) -> None:
+    def listed(seed: str, *flags: str) -> list[dict[str, Any]]:
+        environ = {"PYTHONHASHSEED": seed}
+        with Wire("--db", str(path), "--surface", "all", *flags, environ=environ) as wire:
+            wire.handshake()
+            tools: list[dict[str, Any]] = wire.request("tools/list")["result"]["tools"]
+            return tools
+
+    every = listed("1")
+    assert json.dumps(every) == json.dumps(listed("2"))
+    hidden = ("--disable-tool", "get,search", "--disable-tool", "vector_add", "--read-only")
+    fewer = listed("3", *hidden)
+    assert 10 < len(fewer) < len(every)
+    left = [each for each in every if each["name"] in {tool["name"] for tool in fewer}]
+    assert json.dumps(left) == json.dumps(fewer)
+
+
 def test_stdout_has_only_the_protocol_and_stderr_only_expected_warnings(
     path: Path, tmp_path: Path
 ) -> None:

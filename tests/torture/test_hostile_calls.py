@@ -135,8 +135,10 @@ def test_every_reply_is_in_the_dialect_of_the_surface(
                 session, attacker, _ = stack.enter_context(
                     attacked_server(surface, tmp_path / str(number))
                 )
-            if surface.template and rng.random() < 0.05:
-                read_resource(session, surface.template.prefix + str(hostile_value(rng)))
+            if surface.templates and rng.random() < 0.05:
+                read_resource(
+                    session, rng.choice(surface.templates).prefix + str(hostile_value(rng))
+                )
             tool, arguments = attacker.call(rng)
             refusal = session.refusal(name, tool, arguments)
             defects.none()
