@@ -59,6 +59,35 @@ def test_the_version_changes_with_what_others_write(path: Path) -> None:
         assert len({changed, noted, db.data_version()}) == 3
 
 
+def test_the_last_change_is_another_one_after_any_change_of_an_item(
+    path: Path, tmp_path: Path
+) -> None:
+    with (
+        Database(path, embedder=Letters()) as db,
+        Database(tmp_path / "other.db", embedder=Letters()) as other,
+    ):
+        seen = [db.last_change()]
+
+        def changed(done: object) -> None:
+            assert db.last_change() not in seen, done
+            seen.append(db.last_change())
+
+        changed(db.documents.ingest_text("tea", source="a.md", embed=False))
+        with Database(path, embedder=Letters()) as another:
+            version = db.data_version()
+            assert another.embed_pending() == 1
+        assert (db.last_change(), db.data_version() == version) == (seen[-1], False)
+        changed(db.documents.update(db.documents.browse()[0].id, title="Tea"))
+        memory = db.memories.add("t", "user", "hello")
+        changed(memory)
+        changed(db.memories.update(memory.id, tags=["a"]))
+        changed(db.keep_history(False))
+        changed(db.memories.delete([memory.id]))
+        changed(db.documents.delete(library="default"))
+        other.memories.add("t", "user", "older than what was done here")
+        changed(db.merge(other.path))
+
+
 def test_a_model_is_loading_until_it_is_loaded(path: Path) -> None:
     embedder = Gate()
     with Database(path, embedder=embedder) as db:

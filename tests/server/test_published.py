@@ -14,6 +14,7 @@ from mcpvectordb_server.hosts import command_line
 from mcpvectordb_server.options import parse
 from mcpvectordb_server.replies import Reply
 from mcpvectordb_server.surface import call
+from mcpvectordb_server.surfaces import desk_resources
 from tests.support import Letters
 
 # Arguments for tools that need some, by a name of theirs.
@@ -84,3 +85,34 @@ def test_a_tool_that_writes_says_where_to_write(
 
 def test_hosts_start_the_server_with_the_url_as_it_is(postgres_url: str) -> None:
     assert command_line(postgres_url)[3:5] == ["--db", postgres_url]
+
+
+def test_resources_are_listed_completed_and_read_as_over_the_file(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_resources, "PAGE", 3)
+    names = ["b.md", "B.md", "a-b.md", "aB.md", "ä.md", "a/b.md", "_b.md", "10.md", "9.md"]
+    with Database(tmp_path / "notes.db", embedder=Letters()) as file:
+        for library in ("one", "One", "two"):
+            file.documents.ingest_many(names, sources=names, library=library)
+        for number in range(5):
+            file.memories.add("tea", "agent", f"fact {number}", tags=["t"])
+        file.publish(postgres_url)
+        with Database(postgres_url, embedder=Letters()) as engine:
+            ours, theirs = (_listed(each) for each in (file, engine))
+            assert len(ours) == len(set(ours)) == 3 * len(names) + 5
+            assert sorted(ours) == sorted(theirs)
+            for each in desk_resources.templates(lambda db, place: place, str):
+                if each.complete is not None:
+                    assert sorted(each.complete(file, "")) == sorted(each.complete(engine, ""))
+            assert engine.last_change() == engine.last_change()
+
+
+def _listed(db: Database) -> list[str]:
+    """The names of all resources, page by page."""
+    found, after = desk_resources.page(db, ())
+    every = [each.name for each in found]
+    while after:
+        found, after = desk_resources.page(db, after)
+        every += [each.name for each in found]
+    return every
