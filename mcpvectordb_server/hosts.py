@@ -45,6 +45,7 @@ class McpHost:
     """An MCP host and its settings file.
 
     title    its name for people
+    page     where its settings are described
     path     the settings file; parts in braces are variables ({APPDATA}), {CONFIG} being the folder
              in which the platform keeps settings
     section  the key of the settings under which servers are listed
@@ -60,6 +61,7 @@ class McpHost:
 
     title: str
     path: str
+    page: str = ""
     section: str = "mcpServers"
     windows: Sequence[str] = ()
     sign: str = ""

@@ -51,7 +51,7 @@ def _shown(default: object) -> str:
 def hosts() -> str:
     """The table of the hosts that `setup` knows."""
     rows = [
-        f"| {host.title} | `{name}` | {'<br>'.join(_files(host))} | `{host.section}` | "
+        f"| [{host.title}]({host.page}) | `{name}` | {'<br>'.join(_files(host))} | `{host.section}` | "
         f"{'yes' if host.remote else 'no'} |"
         for name, host in HOSTS.items()
     ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -84,6 +85,11 @@ def test_each_host_gets_its_entry_and_loses_it_again(name: str, home: Path) -> N
     assert "mcpvectordb" not in path.read_text()
     with pytest.raises(InvalidInput, match="nothing was removed"):
         set_up(name, None)
+
+
+def test_each_host_names_the_page_that_its_entry_was_checked_by() -> None:
+    for name, host in HOSTS.items():
+        assert re.fullmatch(r"https://[\w.-]+/[\w./-]+", host.page), name
 
 
 @pytest.mark.parametrize("name", HOSTS)
