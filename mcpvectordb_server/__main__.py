@@ -71,6 +71,7 @@ def serve(options: Options) -> None:
         close_in_time(db)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
+        os._exit(128 + number)  # the first process of a container gets no signal by default
 
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from tests.support import ROOT
 
@@ -52,3 +57,35 @@ def test_everything_that_ci_installs_has_a_digest_and_comes_from_the_wheels_that
         before, _, _ = (ROOT / place).read_text("utf-8").partition("-m pip install")
         for words in (".ci/wheels ", "PIP_NO_INDEX=1", "PIP_FIND_LINKS="):
             assert words in before, place
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def _steps(workflow: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(workflow.read_text("utf-8"))["jobs"].values()
+    return [step for job in jobs for step in job["steps"]]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda each: each.name)
+def test_what_a_workflow_downloads_is_checked_before_it_runs(workflow: Path) -> None:
+    for step in _steps(workflow):
+        script = step.get("run", "")
+        assert "| sh" not in script and "| bash" not in script
+        for address in re.findall(r"https://\S+", script):
+            assert "latest" not in address
+            rest = script[script.index(address) :]
+            digest = re.search(r"[0-9a-f]{64}  (\S+)\"[^\n]*\n\s*sha256sum --check --strict", rest)
+            assert digest and f"--output {digest[1]}" in script, address
+            assert rest.index("sha256sum") < rest.index("tar "), "checked before it is unpacked"
+
+
+def test_only_jobs_that_publish_may_do_more_than_read_and_none_has_a_stored_secret() -> None:
+    for workflow in WORKFLOWS:
+        read = yaml.safe_load(workflow.read_text("utf-8"))
+        assert read["permissions"] == {"contents": "read"}
+        for name, job in read["jobs"].items():
+            if set(job.get("permissions", {}).values()) - {"read"}:
+                assert job["environment"] == "release", name
+        secrets = set(re.findall(r"secrets\.(\w+)", workflow.read_text("utf-8")))
+        assert secrets <= {"GITHUB_TOKEN"}

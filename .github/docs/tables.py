@@ -51,8 +51,8 @@ def _shown(default: object) -> str:
 def hosts() -> str:
     """The table of the hosts that `setup` knows."""
     rows = [
-        f"| [{host.title}]({host.page}) | `{name}` | {'<br>'.join(_files(host))} | `{host.section}` | "
-        f"{'yes' if host.remote else 'no'} |"
+        f"| [{host.title}]({host.page}) | `{name}` | {'<br>'.join(_files(host))} | "
+        f"`{host.section}` | {'yes' if host.remote else 'no'} |"
         for name, host in HOSTS.items()
     ]
     head = "| host | `HOST` | settings file | section | `--http` |"

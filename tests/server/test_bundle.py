@@ -23,8 +23,16 @@ MANIFEST, SERVER = pack.read("manifest.json"), pack.read("server.json")
 
 def test_every_version_string_is_the_same() -> None:
     project = tomllib.loads((pack.CHECKOUT / "pyproject.toml").read_text())["project"]
-    versions = [each["version"] for each in (MANIFEST, SERVER, project, *SERVER["packages"])]
+    pypi, image = SERVER["packages"]
+    versions = [each["version"] for each in (MANIFEST, SERVER, project, pypi)]
     assert set(versions) == {__version__}
+    assert image["identifier"] == f"ghcr.io/mcpvectordb/mcpvectordb:{__version__}"
+    docker = (ROOT / ".docker" / "Dockerfile").read_text("utf-8")
+    assert f'image.version="{__version__}"' in docker
+    assert f'io.modelcontextprotocol.server.name="{SERVER["name"]}"' in docker
+    assert f"<!-- mcp-name: {SERVER['name']} -->" in (ROOT / "README.md").read_text("utf-8")
+    formula = (ROOT / ".github" / "homebrew" / "mcpvectordb.rb").read_text("utf-8")
+    assert f"/mcpvectordb-{__version__}.tar.gz" in formula
 
 
 def test_the_manifest_is_as_its_format_says_and_lists_the_tools_as_they_are() -> None:
