@@ -301,6 +301,8 @@ def configured(**changes: Any) -> Config:
 
 def main() -> None:
     """Run the program; every error is one line on stderr."""
+    if not os.environ.get("PYTHONIOENCODING"):
+        _write_all_characters(sys.stdout, sys.stderr)
     try:
         code = program.main(prog_name="mcpvectordb", standalone_mode=False)
         sys.stdout.flush()
@@ -322,6 +324,18 @@ def main() -> None:
             f"internal error ({type(error).__name__}: {error}); the file is sound, please report "
             f"this"
         )
+
+
+def _write_all_characters(*streams: Any) -> None:
+    """Let no character of a text fail for want of a sign in the encoding of its stream.
+
+    Windows gives pipes and files the code page of its region: there it is UTF-8, as in files that
+    are exported. A terminal shows a question mark.
+    """
+    for stream in streams:
+        if not getattr(stream, "encoding", "utf-8").lower().startswith("utf"):
+            more = {"errors": "replace"} if stream.isatty() else {"encoding": "utf-8"}
+            stream.reconfigure(**more)
 
 
 def _message(error: click.ClickException) -> str:

@@ -48,7 +48,11 @@ def remember(
 
     It says if nearly the same, or the contrary, is remembered in the project.
     """
-    text = sys.stdin.read() if words == ("-",) else " ".join(words)
+    text = " ".join(words)
+    if words == ("-",):
+        from mcpvectordb.ingest.formats.charset import decode
+
+        text = decode(sys.stdin.buffer.read())
     with opened(make=True) as db:
         scope = chosen_project(db, project, new=True)
         near = db.memories.near(text, project=scope and scope.name)

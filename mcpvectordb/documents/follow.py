@@ -181,7 +181,9 @@ def _locked(database: Path) -> IO[bytes] | None:
     """
     if str(database) == ":memory:":
         return open(os.devnull, "rb")  # noqa: PTH123 - nobody else can have it
-    key = hashlib.sha256(os.fsencode(os.path.realpath(database))).hexdigest()
+    # By what it is, not by its name: systems that take letters of either case have many for it.
+    found = database.stat()
+    key = hashlib.sha256(f"{found.st_dev}:{found.st_ino}".encode()).hexdigest()
     path = Config.data_folder() / "following" / f"{key}.lock"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = path.open("ab")

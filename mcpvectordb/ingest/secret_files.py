@@ -11,11 +11,17 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from mcpvectordb.config import Config
 from mcpvectordb.ingest.formats.charset import unicode_encoding
+
+# macOS takes letters of either case for the same, and has a second name for the folders of users
+# (/System/Volumes/Data/Users); a path with its links resolved has whichever was given.
+MANY_NAMES = sys.platform == "darwin"
 
 # Below the home folder; macOS has documents of clouds in two folders of its Library.
 _HOME = re.compile(r"(?:\.|appdata/roaming(?:/|$)|library/(?!mobile documents/|cloudstorage/))")
@@ -55,8 +61,8 @@ def is_secret_place(path: Path, roots: Collection[Path] = ()) -> bool:
     A person who allows a hidden folder of the home folder by naming it in `roots` may have what is
     in it read, unless it is a well-known secret.
     """
-    own = os.path.realpath(Config.data_folder())  # it holds the server's token
-    if path.is_relative_to(own) or _names().search(path.as_posix().casefold()):
+    own = Path(os.path.realpath(Config.data_folder()))  # it holds the server's token
+    if _below(own, path) is not None or _names().search(path.as_posix().casefold()):
         return True
     allowed = [root for root in roots if _is_hidden_at_home(root)]
     allowed += [Path(os.path.realpath(root)) for root in allowed]
@@ -95,9 +101,20 @@ def _is_hidden_at_home(path: Path) -> bool:
     """Whether a path is among the settings of programs: hidden in the home folder."""
     for home in {os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~"))}:  # noqa: PTH111
         # An account without a home folder has "/" or an unchanged "~".
-        if len(home) > 1 and path != Path(home) and path.is_relative_to(home):
-            return _HOME.match(path.relative_to(home).as_posix().casefold()) is not None
+        if len(home) > 1 and (inside := _below(Path(home), path)) not in (None, Path()):
+            return _HOME.match(inside.as_posix().casefold()) is not None
     return False
+
+
+def _below(folder: Path, path: Path) -> Path | None:
+    """What of a path is below a folder; None if it is elsewhere."""
+    if path.is_relative_to(folder):
+        return path.relative_to(folder)
+    for parent in path.parents if MANY_NAMES else ():
+        with suppress(OSError):  # of a path that is not there
+            if parent.samefile(folder):
+                return path.relative_to(parent)
+    return None
 
 
 @functools.cache

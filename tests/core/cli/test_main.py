@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -85,6 +86,18 @@ def test_the_default_file_is_in_the_data_folder_and_a_variable_names_another(she
         assert process.communicate(timeout=60)[0].strip() == "1 indexed"
         assert (shell.folder / place).exists()
         shell.environment["MCPVECTORDB_DB"] = str(shell.folder / "other.db")
+
+
+def test_every_character_comes_and_goes_through_pipes_of_a_narrow_encoding(shell: Shell) -> None:
+    """Which pipes have on Windows; ASCII has the least."""
+    narrow = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    shell.environment |= {**narrow, "PYTHONIOENCODING": ""}
+    process = shell.start("remember", "-", "--json", stdin=subprocess.PIPE, encoding="utf-8")
+    said, errors = process.communicate("Вода 80°, 緑茶 🍵", timeout=60)
+    assert process.returncode == 0, errors
+    assert "Вода 80°, 緑茶 🍵" in json.dumps(json.loads(said), ensure_ascii=False)
+    found = shell.start("memories", "list", encoding="utf-8").communicate(timeout=60)[0]
+    assert "Вода 80°, 緑茶 🍵" in found
 
 
 def test_help_names_every_command(shell: Shell) -> None:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from mcpvectordb.config import Config
+from mcpvectordb.ingest import secret_files
 from mcpvectordb.ingest.secret_files import is_secret_place, secret_in
 from mcpvectordb.ingest.sources import SecretFile, read_path
 from tests.support_files import KEYS, TOKENS, make
@@ -38,6 +40,25 @@ def test_what_programs_keep_in_the_home_folder_is_a_secret_whatever_its_name(
         with pytest.raises(SecretFile, match=r"only a person may ingest it.*mcpvectordb ingest"):
             read_path(each, config=Config(), guard=True)
     assert read_path(path, config=Config()).raw == b"content"
+
+
+def test_a_secret_is_one_by_every_name_that_its_folder_has(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On macOS, which a second name of the folder of all users stands in for here."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(platformdirs, "user_data_dir", lambda *_, **__: str(tmp_path / "data"))
+    settings, token = make(home / ".unheard-of" / "x.json"), make(tmp_path / "data" / "token")
+    (tmp_path / "USERS").symlink_to(tmp_path / "users")
+    (tmp_path / "DATA").symlink_to(tmp_path / "data")
+    others = [tmp_path / "USERS/me/.unheard-of/x.json", tmp_path / "DATA/token"]
+    assert all(each.samefile(file) for each, file in zip(others, (settings, token), strict=True))
+    monkeypatch.setattr(secret_files, "MANY_NAMES", False)
+    assert not any(map(is_secret_place, others))
+    monkeypatch.setattr(secret_files, "MANY_NAMES", True)
+    assert all(map(is_secret_place, others))
+    assert not is_secret_place(make(tmp_path / "USERS/me/notes.md"))
+    assert not is_secret_place(tmp_path / "nowhere/notes.md")
 
 
 @pytest.mark.parametrize("name", [
