@@ -157,6 +157,11 @@ def command_line(
     named = any(each.partition("=")[0] == "--surface" for each in arguments)
     arguments = [*allowed, *([] if named else ["--surface", "desk"]), *arguments]
     options.parse(arguments, {})
+    if "archive-v0" in Path(sys.prefix).parts:
+        raise InvalidInput(
+            "uvx runs from uv's cache, and what is in it may be gone when the host starts the "
+            "server: run `uv tool install mcpvectordb`, then `mcpvectordb setup` again"
+        )
     if isinstance(db, Path) and str(db) != ":memory:":
         db = db.expanduser().absolute()
     return [sys.executable, "-m", "mcpvectordb_server", "--db", str(db), *arguments]

@@ -60,6 +60,14 @@ def test_the_command_line_has_absolute_paths_and_further_options(home: Path) -> 
     assert command_line(Path(":memory:"))[-3:] == [":memory:", "--surface", "desk"]
 
 
+def test_a_python_that_may_be_gone_tomorrow_is_not_entered(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(home / ".cache" / "uv" / "archive-v0" / "x7Gh"))
+    with pytest.raises(InvalidInput, match="uv tool install mcpvectordb"):
+        command_line(Path("~/notes.db"))
+
+
 @pytest.mark.parametrize("named", [["--surface", "qmd"], ["--surface=qmd"]])
 def test_the_surface_desk_is_entered_unless_another_is_named(named: list[str]) -> None:
     assert command_line(Path("a.db"), ["--read-only"])[-3:] == ["--surface", "desk", "--read-only"]
