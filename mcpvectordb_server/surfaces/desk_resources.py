@@ -7,7 +7,7 @@ mcpvectordb://memories/ID.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -30,72 +30,54 @@ Read = Callable[[Database, str], str]
 
 def templates(read: Read, listing: Callable[..., str]) -> tuple[ResourceTemplate, ...]:
     """The templates of desk: `read` reads a place, `listing` the first items of a kind."""
-
-    def listed(noun: str, argument: str) -> Read:
-        def first(db: Database, name: str) -> str:
-            scope = _scope(db)
-            which: dict[str, Any] = {argument: [name] if argument == "tags" else name}
-            if scope and noun == "memories":
-                which["project"] = scope.name
-            elif scope:
-                which["where"] = {"library": {"in": scope.libraries}}
-            return listing(db, scope, noun, 0, **which)
-
-        return first
-
-    def template(folder: str, name: str, **more: Any) -> ResourceTemplate:
-        more.setdefault("media_type", "text/plain")
-        return ResourceTemplate(prefix=f"{SCHEME}{folder}/", name=name, **more)
-
-    return (
-        template(
-            "documents",
-            "document",
-            title="Document",
-            description="A document by its path as search cites it, also with lines: path:12-20",
-            media_type="text/markdown",
-            read=read,
-            complete=_paths,
-            watched=_watched_document,
-        ),
-        template(
-            "memories",
-            "memory",
-            title="Memory",
-            description="A memory by its number",
-            variable="id",
-            read=lambda db, id: read(db, f"memory:{id}"),
-            complete=_ids,
-            watched=_watched_memory,
-        ),
-        template(
-            "libraries",
-            "library",
-            title="Library",
-            description="The first documents of a library; the tool status lists the others",
-            variable="+library",
-            read=listed("documents", "library"),
-            complete=lambda db, typed: _names(_libraries(db), typed),
-        ),
-        template(
-            "threads",
-            "thread",
-            title="Thread",
-            description="The newest memories of a thread",
-            variable="+thread",
-            read=listed("memories", "thread"),
-            complete=lambda db, typed: _names(_values(db, "thread"), typed),
-        ),
-        template(
-            "tags",
-            "tag",
-            title="Tag",
-            description="The newest memories with a tag",
-            variable="+tag",
-            read=listed("memories", "tags"),
-            complete=lambda db, typed: _names(_values(db, "tag"), typed),
-        ),
+    document = ResourceTemplate(
+        prefix=DOCUMENTS,
+        name="document",
+        title="Document",
+        description="A document by its path as search cites it, also with lines: path:12-20",
+        read=read,
+        complete=_paths,
+        watched=_watched_document,
     )
+    memory = ResourceTemplate(
+        prefix=MEMORIES,
+        name="memory",
+        title="Memory",
+        description="A memory by its number",
+        media_type="text/plain",
+        variable="id",
+        read=lambda db, id: read(db, f"memory:{id}"),
+        complete=_ids,
+        watched=_watched_memory,
+    )
+    lists = (
+        ResourceTemplate(
+            prefix=f"{SCHEME}{folder}/",
+            name=name,
+            title=name.title(),
+            description=f"{what}; the tool status lists the others",
+            media_type="text/plain",
+            variable=f"+{name}",
+            read=partial(_first, listing, name),
+            complete=partial(_names, name),
+        )
+        for folder, name, what in (
+            ("libraries", "library", "The first documents of a library"),
+            ("threads", "thread", "The newest memories of a thread"),
+            ("tags", "tag", "The newest memories with a tag"),
+        )
+    )
+    return document, memory, *lists
+
+
+def _first(listing: Callable[..., str], kind: str, db: Database, name: str) -> str:
+    """The first documents of a library, or memories of a thread or with a tag."""
+    scope = _scope(db)
+    if kind == "library":
+        where = {"library": {"in": scope.libraries}} if scope else None
+        return listing(db, scope, "documents", 0, library=name, where=where)
+    which = {"tags": [name]} if kind == "tag" else {"thread": name}
+    return listing(db, scope, "memories", 0, project=scope and scope.name, **which)
 
 
 def page(db: Database, after: Position) -> tuple[list[ListedResource], Position]:
@@ -193,19 +175,13 @@ def _ids(db: Database, typed: str) -> list[str]:
     return [str(each.id) for each in newest if str(each.id).startswith(typed)]
 
 
-def _values(db: Database, field: str) -> Sequence[str]:
-    scope = _scope(db)
-    return list(db.memories.values(field, project=scope and scope.name))
-
-
-def _libraries(db: Database) -> Sequence[str]:
-    scope = _scope(db)
-    return scope.libraries if scope else list(db.documents.values("library"))
-
-
-def _names(names: Sequence[str], typed: str) -> list[str]:
-    """The names that hold a text in any case, those that begin with it first."""
-    wanted = typed.casefold()
+def _names(kind: str, db: Database, typed: str) -> list[str]:
+    """The libraries, threads or tags with a text in any case, those that begin with it first."""
+    scope, wanted = _scope(db), typed.casefold()
+    if kind != "library":
+        names = list(db.memories.values(kind, project=scope and scope.name))
+    else:
+        names = scope.libraries if scope else list(db.documents.values("library"))
     return sorted(
         (each for each in names if wanted in each.casefold()),
         key=lambda each: (not each.casefold().startswith(wanted), each),
