@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mcpvectordb.access import Access as Access
+    from mcpvectordb.access import ConnectedClient as ConnectedClient
     from mcpvectordb.config import Config as Config
     from mcpvectordb.database import Database as Database
     from mcpvectordb.embedding.embedder import Embedder as Embedder
@@ -101,6 +103,7 @@ __version__ = "0.1.0"
 # Where the names live. A module is loaded when a name of it is asked for: a program that only wants
 # a version or an error class need not wait for the rest, and --help answers at once.
 _HOMES = {
+    "access": "Access ConnectedClient",
     "config": "Config",
     "database": "Database",
     "embedding.embedder": "Embedder",

@@ -19,7 +19,9 @@ from mcpvectordb.errors import InvalidInput
 _PREFIX = "MCPVECTORDB_"
 SERVER_VARIABLES = frozenset(
     _PREFIX + name
-    for name in "DB SURFACE TRANSPORT HOST PORT ROOT DISABLE_TOOL ALLOW_HOST TOKEN".split()
+    for name in (
+        "DB SURFACE TRANSPORT HOST PORT ROOT DISABLE_TOOL ALLOW_HOST PUBLIC_URL TOKEN".split()
+    )
 )
 """Variables that the server reads beside those of Config; the command line reads MCPVECTORDB_DB."""
 

@@ -23,6 +23,7 @@ from mcpvectordb_server.options import (
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
+    from mcpvectordb_server.oauth import AuthorizationServer
     from mcpvectordb_server.surface import ExposedTool, Surface
 
 EMBED_SECONDS = 8.0
@@ -59,7 +60,7 @@ def serve(options: Options) -> None:
     gc.disable()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     surfaces, offered = tools(options)
-    transport = _over_stdio if options.transport == "stdio" else _over_http(options)
+    transport = _over_stdio if options.transport == "stdio" else _over_http(options, offered)
     if options.db == (default := default_db()):
         default.parent.mkdir(parents=True, exist_ok=True)
     db = Database(options.db, config=options.config)
@@ -122,7 +123,7 @@ def _over_stdio(server: Server[Any]) -> None:
         pass
 
 
-def _over_http(options: Options) -> Callable[[Server[Any]], None]:
+def _over_http(options: Options, offered: dict[str, ExposedTool]) -> Callable[[Server[Any]], None]:
     """A transport on a listening socket: a bad address or token fails before a file is made."""
     from functools import partial
 
@@ -131,6 +132,7 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
     from mcpvectordb_server import connections, http
 
     token = http.token_for(options.host, options.token, Config.data_folder())
+    oauth = _authorization_server(options, offered) if options.public_url else None
     listener = connections.listen(options.host, options.port)
 
     def run(server: Server[Any]) -> None:
@@ -139,10 +141,31 @@ def _over_http(options: Options) -> Callable[[Server[Any]], None]:
         path = "sse" if options.transport == "sse" else "mcp"
         sys.stderr.write(f"Listening on http://{name}:{port}/{path}\n")
         hosts = http.hosts_of(options.host, options.hosts)
-        app = http.application(server, options.transport, token=token, hosts=hosts)
+        if oauth is not None:
+            hosts.add(connections.host_of(oauth.url))
+            sys.stderr.write(f"Clients reach it at {oauth.url}/{path}\n")
+        app = http.application(server, options.transport, token=token, hosts=hosts, oauth=oauth)
         anyio.run(partial(connections.uvicorn_server(app).serve, sockets=[listener]))
 
     return run
+
+
+def _authorization_server(options: Options, offered: dict[str, ExposedTool]) -> AuthorizationServer:
+    """What lets OAuth clients in; without a passphrase nobody could say who may."""
+    from dataclasses import replace
+
+    from mcpvectordb import Access
+    from mcpvectordb_server.oauth import AuthorizationServer
+
+    # Strangers name the address of a client: what is private must not be asked for them.
+    access = Access(options.db, config=replace(options.config, allow_private_urls=False))
+    if not access.has_passphrase():
+        raise InvalidInput(
+            f"{options.db} has no passphrase yet, with which you let clients in: set one by "
+            f"`mcpvectordb --db {options.db} access passphrase`"
+        )
+    path = "/sse" if options.transport == "sse" else "/mcp"
+    return AuthorizationServer(access, options.public_url, path, offered)
 
 
 if __name__ == "__main__":

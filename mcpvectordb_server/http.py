@@ -1,7 +1,7 @@
 """Clients over HTTP: streamable HTTP at /mcp, or the older SSE at /sse, both behind an access gate.
 
 A request passes when its Host is allowed, its Origin (if it has one) too, and its bearer token is
-right.
+right. With a public URL (`oauth.py`) OAuth clients come in, too, and may do what their scopes say.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
@@ -42,6 +42,9 @@ from mcpvectordb_server.connections import (
 )
 from mcpvectordb_server.stdio import unanswerable
 
+if TYPE_CHECKING:
+    from mcpvectordb_server.oauth import AuthorizationServer
+
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # The answer to a CORS preflight: what a page of an allowed origin may send.
 _PREFLIGHT = {
@@ -58,11 +61,20 @@ _SDK_SECURITY = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 class AccessGate(Gate):
     """Checks every request but `/health`: Host (421), Origin (403), then the bearer token (401).
 
-    CORS preflights of allowed origins are answered, and nothing is found under `/.well-known/`.
+    CORS preflights of allowed origins are answered, and nothing is found under `/.well-known/`
+    but by OAuth, whose endpoints need no token.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        hosts: Iterable[str],
+        oauth: AuthorizationServer | None = None,
+    ) -> None:
         super().__init__(app)
+        self._oauth = oauth
         self._token = usable_token(token, "the token of the gate", "give a longer one").encode()
         self._hosts = {host.lower() for host in hosts}
 
@@ -76,13 +88,21 @@ class AccessGate(Gate):
             return PlainTextResponse("requests from this Origin are not accepted", 403)
         if scope.get("method") == "OPTIONS" and "access-control-request-method" in headers:
             return Response(status_code=204, headers=_PREFLIGHT)
+        if self._oauth is not None and self._oauth.is_open(scope["path"]):
+            return None
         if scope["path"].startswith("/.well-known/"):
             # Clients look for OAuth here, and take 401 for a broken one.
             return PlainTextResponse("there is nothing here: send the bearer token", 404)
-        if not hmac.compare_digest(bearer_token(headers).encode(), self._token):
-            return PlainTextResponse(
-                "a bearer token is needed", 401, {"WWW-Authenticate": "Bearer"}
-            )
+        given = bearer_token(headers)
+        if not hmac.compare_digest(given.encode(), self._token):
+            if self._oauth is None:
+                challenge = {"WWW-Authenticate": "Bearer"}
+            elif user := self._oauth.user(given):
+                challenge, scope["user"] = {}, user
+            else:
+                challenge = self._oauth.challenge(error="invalid_token" if given else "")
+            if challenge:
+                return PlainTextResponse("a bearer token is needed", 401, challenge)
         scope[LET_IN] = True
         return None
 
@@ -91,18 +111,20 @@ class AccessGate(Gate):
         origin = Headers(scope=scope).get("origin", "")
         if host_of(origin) in self._hosts:
             headers["Access-Control-Allow-Origin"] = origin
-            headers["Access-Control-Expose-Headers"] = "Mcp-Session-Id"
+            headers["Access-Control-Expose-Headers"] = "Mcp-Session-Id, WWW-Authenticate"
             headers.add_vary_header("Origin")
 
 
 class AnsweredMessages:
     """Stands before the SDK: a message that it would not answer is refused (400), with the reason.
 
-    As MCP 2025-03-26 has it for input that a server cannot accept, the error has no id.
+    As MCP 2025-03-26 has it for input that a server cannot accept, the error has no id. What the
+    scopes of an OAuth client do not allow is refused, too (403), and from it what is not JSON: the
+    SDK reads more than is checked here.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, oauth: AuthorizationServer | None = None) -> None:
+        self._app, self._oauth = app, oauth
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the message in a request's body, or pass the request on with it."""
@@ -115,9 +137,17 @@ class AnsweredMessages:
             read.append(await receive())
             body += read[-1].get("body", b"")
             more = read[-1].get("more_body", False)
-        reason = ""
+        user, content = scope.get("user"), None
+        reason = "" if user is None else "not JSON in UTF-8"
         with suppress(ValueError):  # which the SDK answers, and a body beyond the limit
-            reason = _refusal(from_json(body)) if len(body) <= MAX_BODY else ""
+            content = from_json(body) if len(body) <= MAX_BODY else None
+            reason = _refusal(content) if len(body) <= MAX_BODY else ""
+        if self._oauth is not None and user is not None and not reason:
+            missing = self._oauth.missing(content, user.scopes)
+            if missing:
+                refused = self._oauth.refusal(missing)
+                await refused(scope, receive, send)
+                return
         if reason:
             error = {"code": INVALID_REQUEST, "message": f"Invalid request: {reason}"}
             answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
@@ -140,25 +170,35 @@ def _refusal(content: Any) -> str:
 
 
 def application(
-    server: Server[Any], transport: str, *, token: str, hosts: Iterable[str]
+    server: Server[Any],
+    transport: str,
+    *,
+    token: str,
+    hosts: Iterable[str],
+    oauth: AuthorizationServer | None = None,
 ) -> ASGIApp:
     """The ASGI application for a transport, behind the access gate."""
+    app: ASGIApp
     if transport != "sse":
         app = server.streamable_http_app(
             max_request_body_size=MAX_BODY, transport_security=_SDK_SECURITY
         )
-        return AccessGate(AnsweredMessages(app), token=token, hosts=hosts)
-    sse = SseServerTransport(
-        "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=MAX_BODY
-    )
+    else:
+        sse = SseServerTransport(
+            "/messages/", security_settings=_SDK_SECURITY, max_request_body_size=MAX_BODY
+        )
 
-    async def connect(request: Request) -> Response:
-        async with sse.connect_sse(request.scope, request.receive, request._send) as streams:
-            await server.run(streams[0], streams[1], server.create_initialization_options())
-        return Response()
+        async def connect(request: Request) -> Response:
+            async with sse.connect_sse(request.scope, request.receive, request._send) as streams:
+                await server.run(streams[0], streams[1], server.create_initialization_options())
+            return Response()
 
-    routes = [Route("/sse", connect), Mount("/messages/", app=sse.handle_post_message)]
-    return AccessGate(AnsweredMessages(Starlette(routes=routes)), token=token, hosts=hosts)
+        routes = [Route("/sse", connect), Mount("/messages/", app=sse.handle_post_message)]
+        app = Starlette(routes=routes)
+    app = AnsweredMessages(app, oauth)
+    if oauth is not None:
+        app = oauth.beside(app)
+    return AccessGate(app, token=token, hosts=hosts, oauth=oauth)
 
 
 def hosts_of(bound: str, allowed: Iterable[str]) -> set[str]:

@@ -35,6 +35,7 @@ class Options:
     roots       folders that files may be ingested from; () means all over stdio, none over HTTP
     disabled    names of tools that are not offered
     hosts       Host names that HTTP requests may carry, in addition to this machine's own
+    public_url  https://HOST at which OAuth clients reach the server; "" lets none in
     token       bearer token for HTTP; None takes the one in the data folder
     """
 
@@ -46,6 +47,7 @@ class Options:
     roots: tuple[Path, ...] = ()
     disabled: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    public_url: str = ""
     token: str | None = None
     config: Config = field(default_factory=Config)
     list_tools: bool = False
@@ -86,10 +88,14 @@ def parse(
     db = chosen("db", _database, default_db())
     if isinstance(db, str):  # what was published can only be read
         config = replace(config, read_only=True)
+    transport, public_url = chosen("transport", _transport, "stdio"), chosen("public_url", _url, "")
+    if public_url and transport == "stdio":
+        raise InvalidInput(f"{public_url} is reached over HTTP: add --transport http")
     return Options(
         db=db,
         surfaces=chosen("surface", _surfaces, (NAMES[0],)),
-        transport=chosen("transport", _transport, "stdio"),
+        transport=transport,
+        public_url=public_url,
         host=chosen("host", _text, "127.0.0.1"),
         port=chosen("port", _port, 8000),
         roots=chosen("root", _roots, ()),
@@ -135,7 +141,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         help=f"tools to offer: {', '.join(NAMES)} or all; repeatable, the first keeps its names "
         f"(default: {NAMES[0]})",
     )
-    add("--transport", metavar="KIND", help=f"{', '.join(TRANSPORTS)} (default: stdio)")
+    add(
+        "--transport",
+        metavar="KIND",
+        help=f"{', '.join(TRANSPORTS)} (default: stdio); http is streamable-http",
+    )
     add("--host", help="address to listen on over HTTP (default: 127.0.0.1)")
     add("--port", help="port to listen on over HTTP; 0 takes a free one (default: 8000)")
     add(
@@ -143,6 +153,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         help="a Host name that HTTP requests may carry; repeatable",
+    )
+    add(
+        "--public-url",
+        metavar="URL",
+        help="https://HOST at which a proxy or tunnel offers this server: web and phone assistants "
+        "come in by OAuth, with the passphrase of `mcpvectordb access`",
     )
     add(
         "--root",
@@ -188,6 +204,7 @@ def _surfaces(origin: str, text: str) -> tuple[str, ...]:
 
 
 def _transport(origin: str, text: str) -> str:
+    text = "streamable-http" if text == "http" else text
     if text not in TRANSPORTS:
         raise InvalidInput(
             f"{origin} must be {', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}, not {text!r}"
@@ -199,6 +216,14 @@ def _port(origin: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise InvalidInput(f"{origin} must be a port, 0 to 65535, not {text!r}")
     return int(text)
+
+
+def _url(origin: str, text: str) -> str:
+    parts = re.fullmatch(r"(https?)://([a-z0-9.-]+|\[::1\])(:[0-9]{1,5})?/?", text.strip().lower())
+    here = parts is not None and parts[2] in ("localhost", "127.0.0.1", "[::1]")
+    if parts is None or (parts[1] == "http" and not here):
+        raise InvalidInput(f"{origin} must be https://HOST or https://HOST:PORT, not {text!r}")
+    return parts[0].removesuffix("/")
 
 
 def _roots(origin: str, text: str) -> tuple[Path, ...]:

@@ -31,6 +31,7 @@ LAYERS = (
     "history",
     "embedding",
     "ingest",
+    "access",
     "index",
     "ranking",
     "store",

@@ -71,6 +71,10 @@ COMMANDS = {
     "model": ("models", "List, fetch, add, change and remove embedding models"),
     "web": ("server", "Look into the database in a browser"),
     "serve": ("server", "Serve the database to MCP hosts"),
+    "access": (
+        "access",
+        "Let web and phone assistants in at a server's --public-url, and out again",
+    ),
     "setup": ("server", "Enter the server into the settings of a host"),
     "hook": ("server", "Do what a host asks for at EVENT of a session"),
     "demo": ("demo", "Ingest a few pages into a temporary database"),

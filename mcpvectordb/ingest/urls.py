@@ -51,6 +51,7 @@ def fetch(
     modified: str = "",
     progress: ProgressCallback | None = None,
     wait: bool = True,
+    redirects: int = MAX_REDIRECTS,
     resolve: Resolver | None = None,
 ) -> Source | None:
     """Return the page, or None if the version with this `etag` or `modified` time is current.
@@ -67,7 +68,7 @@ def fetch(
         )
     headers = _headers(etag, modified)
     here, deadline = url, Deadline(config.fetch_timeout)
-    for hop in range(MAX_REDIRECTS + 1):
+    for hop in range(redirects + 1):
         parsed = network.parse_url(here)
         if hop == 0 and not wait:
             _check_turn(parsed.host)  # once more below: resolving takes its time
@@ -92,7 +93,7 @@ def fetch(
             if deadline.passed():
                 reason = f"it took longer than {deadline.seconds:g} seconds (fetch_timeout)"
             raise FetchFailed(f"{parsed.host} could not be fetched from: {reason[:300]}") from error
-    raise FetchFailed(f"{url} redirects more than {MAX_REDIRECTS} times")
+    raise FetchFailed(f"{url} redirects more than {redirects} times")
 
 
 # --- the guard

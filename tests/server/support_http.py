@@ -5,7 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -14,6 +15,9 @@ from mcpvectordb_server import http as served
 from mcpvectordb_server.server import Service
 from tests.server.clients import hello
 
+if TYPE_CHECKING:
+    from mcpvectordb_server.oauth import AuthorizationServer
+
 TOKEN = "a-token-for-tests"
 
 
@@ -21,13 +25,24 @@ class Running:
     """A server on a free port of this machine, in a thread."""
 
     def __init__(
-        self, transport: str, made: Service, *, head_seconds: float = 10.0, most: int = 0
+        self,
+        transport: str,
+        made: Service,
+        *,
+        head_seconds: float = 10.0,
+        most: int = 0,
+        oauth: Callable[[str], AuthorizationServer] | None = None,
     ) -> None:
         self.made = made
         self.listener = connections.listen("127.0.0.1", 0)
         self.port: int = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         app = served.application(
-            made.server, transport, token=TOKEN, hosts=served.hosts_of("127.0.0.1", [])
+            made.server,
+            transport,
+            token=TOKEN,
+            hosts=served.hosts_of("127.0.0.1", []),
+            oauth=oauth and oauth(self.url),
         )
         self.server = connections.uvicorn_server(
             app, head_timeout=head_seconds, shutdown_seconds=1, connections=most
