@@ -75,7 +75,7 @@ def failed(reason: str, status: int) -> HTMLResponse:
 
 
 @dataclass(frozen=True)
-class Question:
+class ConsentPage:
     """What is asked: may this client do this at the server of this URL?"""
 
     url: str
@@ -116,8 +116,8 @@ class Question:
  autocapitalize="off" spellcheck="false"></label>
 <div class="row"><button name="answer" value="allow">Allow</button>
 <button name="answer" value="deny">Deny</button></div></form>
-<p class="row soft">It stays allowed until you revoke it, or it has not come for 30 days:
-mcpvectordb access list</p>"""
+<p class="row soft">It stays allowed until you revoke it (mcpvectordb access revoke), or it has
+not come for 30 days.</p>"""
         title = f"Let a program into {here}?"
         return HTMLResponse(_page(title, told), 403 if problem else 200, headers(_source(place)))
 

@@ -296,7 +296,7 @@ class _Asked(Provider):
 
 
 @dataclass
-class _Tokens(TokenHandler):
+class _TokenEndpoint(TokenHandler):
     """Gives tokens for this resource alone (RFC 8707), which the SDK does not look at."""
 
     resource: str = ""
@@ -367,7 +367,7 @@ class AuthorizationServer:
             Route("/authorize", self._authorize, methods=["GET", "POST"]),
             Route(
                 "/token",
-                _Tokens(self._provider, clients, resource=resource).handle,
+                _TokenEndpoint(self._provider, clients, resource=resource).handle,
                 methods=["POST"],
             ),
             Route("/revoke", self._revoke, methods=["POST"]),
@@ -466,9 +466,9 @@ class AuthorizationServer:
         offered = [each for each in self._scopes if each in (params.scopes or self._scopes)]
         if not offered:
             return self._answer(params, error="invalid_scope")
-        question = consent.Question(self.url, client, params, offered)
+        asking = consent.ConsentPage(self.url, client, params, offered)
         if request.method == "GET":
-            return question.page()
+            return asking.page()
         form = await request.form()
         if form.get("answer") != "allow":
             return self._answer(params, error="access_denied")
@@ -480,7 +480,7 @@ class AuthorizationServer:
             given = str(form.get("passphrase", ""))
             await to_thread.run_sync(access.check_passphrase, given, limiter=self._checking)
         except InvalidInput as error:
-            return question.page(str(error), scopes)
+            return asking.page(str(error), scopes)
         details = params.model_dump(
             mode="json",
             include={"code_challenge", "redirect_uri", "redirect_uri_provided_explicitly"},

@@ -35,14 +35,20 @@ class Answer:
 
 @dataclass
 class Web:
-    """Requests to one server, as any program can make them."""
+    """Requests to one server, as any program can make them.
+
+    `public` is the URL that it calls itself, where this is not its address.
+    """
 
     url: str
+    public: str = ""
 
     def ask(self, method: str, path: str, body: str = "", **headers: str) -> Answer:
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
         try:
             given = {name.replace("_", "-"): value for name, value in headers.items() if value}
+            if self.public:
+                given["Host"] = urlsplit(self.public).netloc
             connection.request(method, path, body.encode() if body else None, given)
             answer = connection.getresponse()
             told = {name.lower(): value for name, value in answer.getheaders()}
@@ -73,7 +79,7 @@ class Web:
             "code_challenge_method": "S256",
             "redirect_uri": BACK,
             "state": "the state",
-            "resource": f"{self.url}/mcp",
+            "resource": f"{self.public or self.url}/mcp",
         }
         return {name: value for name, value in (usual | changed).items() if value is not None}
 
@@ -94,7 +100,7 @@ class Web:
         form = Form(page)
         chosen = scopes.split() or form.boxes
         sent = form.hidden | dict.fromkeys(chosen, "yes") | {"passphrase": passphrase}
-        headers = {"Origin": self.url, **headers}
+        headers = {"Origin": self.public or self.url, **headers}
         return self.form("/authorize", sent | {"answer": "allow"}, **headers)
 
     def code(self, client: str, **changed: Any) -> str:
@@ -107,7 +113,7 @@ class Web:
             "code": code,
             "code_verifier": VERIFIER,
             "redirect_uri": BACK,
-            "resource": f"{self.url}/mcp",
+            "resource": f"{self.public or self.url}/mcp",
         }
         sent = {name: value for name, value in (usual | changed).items() if value is not None}
         return self.form("/token", sent)

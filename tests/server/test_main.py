@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import __version__
+from mcpvectordb import Access, __version__
 from mcpvectordb_server.__main__ import main
 from tests.server.clients import Wire
+from tests.server.support_oauth import PASSPHRASE, Web
 from tests.support import leave_a_foreign_log
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +95,42 @@ def test_help_and_version_load_neither_the_sdk_nor_pydantic(flag: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.endswith("[]\n")
+
+
+def test_without_a_public_url_nothing_about_clients_is_loaded() -> None:
+    code = (
+        "import sys\nfrom mcpvectordb_server import __main__, http, server\n"
+        "late = ('mcpvectordb_server.oauth', 'mcpvectordb_server.consent', 'mcpvectordb.access')\n"
+        "print([name for name in late if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_public_url_needs_a_passphrase(tmp_path: Path) -> None:
+    done = run("--db", str(tmp_path / "a.db"), "--transport=http", "--public-url=https://a.test")
+    assert done.returncode == 2
+    assert f"`mcpvectordb --db {tmp_path}/a.db access passphrase`" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_at_a_public_url_lets_clients_in_and_revokes_at_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    access = Access(path)
+    access.set_passphrase(PASSPHRASE)
+    arguments = ("--db", str(path), "--surface", "desk", "--read-only")
+    with Wire.over_http(*arguments, "--public-url", "https://notes.test", token="t" * 16) as wire:
+        web = Web(f"http://127.0.0.1:{wire.port}", public="https://notes.test")
+        assert "Clients reach it at https://notes.test/mcp" in wire.errors
+        client = web.client()
+        tokens = web.tokens(client)
+        assert (tokens["scope"], web.call(tokens["access_token"]).status) == ("read", 200)
+        access.revoke(access.connected()[0].id)
+        assert web.call(tokens["access_token"]).status == 401
 
 
 def test_version_prints_the_package_s_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,9 +59,24 @@ def test_variables_of_the_library_reach_its_configuration() -> None:
     assert parse([], {"MCPVECTORDB_BUSY_TIMEOUT": "5"}).config.busy_timeout == 5.0
 
 
+def test_a_public_url_is_an_origin_with_tls_or_of_this_machine() -> None:
+    for given, found in (
+        ("https://Notes.example.org/", "https://notes.example.org"),
+        ("https://notes.example.org:8443", "https://notes.example.org:8443"),
+        ("http://localhost:8000", "http://localhost:8000"),
+    ):
+        options = parse(["--transport", "http", "--public-url", given], {})
+        assert (options.public_url, options.transport) == (found, "streamable-http")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ("--public-url https://a.test", "https://a.test is reached over HTTP: add --transport"),
+        ("--transport http --public-url http://a.test", "--public-url must be https://HOST"),
+        ("--transport http --public-url https://a.test/mcp", "--public-url must be https://HOST"),
+        ("--transport http --public-url https://me@a.test", "--public-url must be https://HOST"),
+        ("--transport http --public-url https://a.test?x", "--public-url must be https://HOST"),
         ("--transport pigeon", "--transport must be stdio, streamable-http or sse, not 'pigeon'"),
         ("--port many", "--port must be a port, 0 to 65535, not 'many'"),
         ("--port 65536", "--port must be a port, 0 to 65535, not '65536'"),

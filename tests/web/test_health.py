@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpvectordb import Database
+from mcpvectordb import Access, Database
 from tests.support import Letters
 from tests.web.support_page import Looker, serving
 
@@ -147,3 +147,17 @@ def test_a_subfolder_has_no_word_null_and_no_line_ends_in_a_dot(looker: Looker) 
         text = looker.find("main").inner_text()
         assert "null" not in text and "undefined" not in text
         assert not any(line.rstrip().endswith("·") for line in text.splitlines())
+
+
+def test_a_client_that_was_let_in_is_shown_and_let_out_by_a_button(writer: Looker) -> None:
+    access = Access(writer.served.db.path)
+    about = {"client_name": "<b>Phone", "redirect_uris": ["https://phone.test/back"]}
+    code = access.consent("c", about, ["read", "write"], "https://notes.test/mcp", {})
+    issued = access.exchange(code, "code", ["read"])
+    assert issued is not None
+    writer.go("#/health")
+    writer.wait(".card", "<b>Phone")
+    writer.wait(".card", "phone.test · read, write")
+    writer.button("Revoke").click()
+    writer.until("!document.querySelector('main').textContent.includes('Phone')")
+    assert access.token(issued[0], "access") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mcpvectordb_server.web.api import (
+    access,
     documents,
     ingest,
     libraries,
@@ -65,6 +66,8 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("GET", "/api/history", status.list_changes),
     ApiRoute("GET", "/api/history/{number}/diff", status.diff),
     ApiRoute("POST", "/api/undo", status.undo),
+    ApiRoute("GET", "/api/clients", access.list_clients),
+    ApiRoute("POST", "/api/clients/{id}/revoke", access.revoke_client),
     ApiRoute("GET", "/api/status", status.status),
     ApiRoute("GET", "/api/space", status.space),
     ApiRoute("GET", "/api/map", map.get_map),

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { drawChanges } from "./changes.js";
 import { button, debounced, h, notify, plain, stored } from "./dom.js";
-import { count, counted, duration, percent, size } from "./format.js";
+import { count, counted, day, duration, percent, size } from "./format.js";
 import { Jobs } from "./jobs.js";
 
 const MODEL_STATES = {
@@ -22,6 +22,7 @@ export async function open(_route, app) {
 	const space = h("section.card.stack", h("h2", "What takes space"), h("p.muted", "Measuring …"));
 	const passed = h("section.card.stack", h("h2", "Failed and passed over"), h("p.muted", "Reading …"));
 	const changes = h("section.card.stack", h("h2", "Changes"), h("p.muted", "Reading …"));
+	const clients = h("section.card.stack", { hidden: true });
 	const redraw = () => drawChanges(changes, app, redraw);
 	const start = (path, word) =>
 		post(path).then(
@@ -52,7 +53,7 @@ export async function open(_route, app) {
 		h(
 			"div.two",
 			h("div.stack", h("section.card.stack", h("h2", "Work"), jobs.element), space),
-			h("div.stack", model, passed),
+			h("div.stack", model, passed, clients),
 		),
 		changes,
 	);
@@ -61,7 +62,35 @@ export async function open(_route, app) {
 	app.on("job", (it) => ["done", "failed"].includes(it.state) && [again(), drawPassed(passed)]);
 	app.signal.addEventListener("abort", () => again.cancel());
 	await Promise.all([draw(), jobs.load()]);
-	await Promise.all([drawSpace(space, app), drawPassed(passed), redraw()]);
+	await Promise.all([drawSpace(space, app), drawPassed(passed), redraw(), drawClients(clients, app)]);
+}
+
+/** The programs that were let in from elsewhere; without any there is nothing to see. */
+async function drawClients(place, app) {
+	const { clients } = await get("/api/clients");
+	place.hidden = !clients.length;
+	const revoke = (client) =>
+		post(`/api/clients/${client.id}/revoke`).then(
+			() => drawClients(place, app),
+			(error) => notify(error.message, { bad: true }),
+		);
+	place.replaceChildren(
+		h("h2", "Let in from elsewhere"),
+		h(
+			"ul.changes",
+			clients.map((client) =>
+				h(
+					"li.row.between",
+					h(
+						"div",
+						stored("b", client.name),
+						h("div.small.muted", `${plain(client.host)} · ${client.scopes.join(", ")} · since ${day(client.created_at)}`),
+					),
+					app.session.read_only ? null : button("Revoke", () => revoke(client), { title: "Let it out at once" }),
+				),
+			),
+		),
+	);
 }
 
 function drawFigures(place, status) {
