@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Access, __version__
+from mcpvectordb import Access, Database, __version__
 from mcpvectordb_server.__main__ import main
 from tests.server.clients import Wire
 from tests.server.support_oauth import PASSPHRASE, Web
@@ -120,6 +120,7 @@ def test_a_server_at_a_public_url_lets_clients_in_and_revokes_at_once(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    Database(path).close()
     access = Access(path)
     access.set_passphrase(PASSPHRASE)
     arguments = ("--db", str(path), "--surface", "desk", "--read-only")
