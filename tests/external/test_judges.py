@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from mcpvectordb import Database
+from mcpvectordb import Access, Database
 from tests.external.judges import ROOT, judge
+from tests.server.support_oauth import PASSPHRASE, Web
+from tests.server.test_oauth import serving
 from tests.support import Letters
 
 HERE = Path(__file__).parent
@@ -139,6 +141,34 @@ def test_the_typescript_client_accepts_every_reply(path: Path, tmp_path: Path) -
     assert answers["read"]["content"] == "# Tea\n\nWater at 80 degrees.\n"
     assert answers["deleted"]["deleted_chunks"] == 1
     assert [each["status"] for each in answers["errors"]] == ["error"] * 8
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Iterator[str]:
+    """The URL of a server that lets OAuth clients in."""
+    access = Access(tmp_path / "notes.db", folder=tmp_path)
+    access.set_passphrase(PASSPHRASE)
+    running = serving(access)
+    yield f"{running.url}/mcp"
+    running.stop()
+
+
+def test_the_typescript_client_is_let_in_refreshes_and_asks_for_more(public: str) -> None:
+    done = judge(str(HERE / "oauth_client.mjs"), public, PASSPHRASE)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    assert (answers["scope"], answers["tools"], answers["again"]) == ("read", 9, 9)
+    assert "client_secret" not in answers["client"]
+    assert "write" in answers["asksFor"]
+
+
+def test_the_inspector_gets_in_by_a_token(public: str) -> None:
+    web = Web(public.removesuffix("/mcp"))
+    token = web.tokens(web.client())["access_token"]
+    listed = ("--cli", public, "--transport", "http", "--method", "tools/list")
+    assert judge("mcp-inspector", *listed, "--stored-auth-only").returncode != 0
+    done = judge("mcp-inspector", *listed, "--header", f"Authorization: Bearer {token}")
+    assert len(json.loads(done.stdout)["tools"]) == 9, done.stderr
 
 
 def test_the_bundle_s_manifest_is_valid() -> None:
