@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from anyio import CapacityLimiter, to_thread
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
@@ -63,7 +63,8 @@ from mcpvectordb_server.surface import ExposedTool, Tool
 SCOPES = ("read", "write", "ingest")
 PUBLIC = "none"  # how clients authenticate
 MOST_BYTES = 16_384  # of a request to any endpoint here
-# Nothing of the file is seen through these. All else, but for calls of tools, needs `read`.
+# Through these no more is seen of the file than what its instructions say. All else, but for calls
+# of tools, needs `read`.
 _FREE = {"initialize", "server/discover", "ping", "tools/list", "logging/setLevel"}
 # What browsers run, show or open themselves; any other scheme belongs to a program.
 _NO_PROGRAM = set(
@@ -459,13 +460,12 @@ class AuthorizationServer:
         response = await AuthorizationHandler(asked).handle(request)
         client, params = asked.client, asked.params
         if client is None or params is None:
-            return self._failed(response, asked.reason)
+            return consent.failed(asked.reason or _error_of(response), 400)
         if params.resource is not None and not _is(params.resource, self._provider.resource):
-            told = f"tokens from here are for {self._provider.resource}"
-            return self._answer(params, error="invalid_target", error_description=told)
+            return consent.failed(f"Tokens from here are for {self._provider.resource}.", 400)
         offered = [each for each in self._scopes if each in (params.scopes or self._scopes)]
         if not offered:
-            return self._answer(params, error="invalid_scope")
+            return consent.failed("There is no tool here for what the program asks for.", 400)
         asking = consent.ConsentPage(self.url, client, params, offered)
         if request.method == "GET":
             return asking.page()
@@ -497,11 +497,14 @@ class AuthorizationServer:
         )
         return RedirectResponse(place, 303, consent.headers())
 
-    def _failed(self, response: Response, reason: str) -> Response:
-        """What the SDK answers to a request that is not valid; to a person as a page."""
-        if place := response.headers.get("location"):
-            return RedirectResponse(
-                f"{place}&iss={quote(self.url, safe='')}", 303, consent.headers()
-            )
-        told = json.loads(bytes(response.body)).get("error_description", "")
-        return consent.failed(reason or f"The program's request is not valid: {told}", 400)
+
+def _error_of(response: Response) -> str:
+    """What the SDK says to a request that is not valid.
+
+    It would tell it to the client, by redirecting the browser. Anybody can register, so links to
+    this server would lead anywhere, without anything that the person has to answer.
+    """
+    place = urlsplit(response.headers.get("location", ""))
+    told = parse_qs(place.query) if place.query else json.loads(bytes(response.body))
+    said = told.get("error_description", "")
+    return f"The program's request is not valid: {said if isinstance(said, str) else said[-1]}"

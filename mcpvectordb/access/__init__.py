@@ -53,7 +53,8 @@ FREE_ATTEMPTS, LONGEST_WAIT = 5, 900
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE passphrase (
-    one INTEGER PRIMARY KEY CHECK (one = 1), salt BLOB NOT NULL, hash BLOB NOT NULL,
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    salt BLOB NOT NULL, work INTEGER NOT NULL, hash BLOB NOT NULL,
     wrong INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE clients (
@@ -103,7 +104,8 @@ class Token:
 class Access:
     """The clients that may reach one database, by its path or URL, and the passphrase for more.
 
-    `config` says how the documents of clients are fetched.
+    `config` says how the documents of clients are fetched, `work` what a guess of the passphrase
+    costs (scrypt's N).
     """
 
     ACCESS_SECONDS = 3_600
@@ -115,6 +117,7 @@ class Access:
         config: Config | None = None,
         folder: Path | None = None,
         clock: Callable[[], float] = time.time,
+        work: int = 2**15,
     ) -> None:
         if str(database) == ":memory:":
             raise InvalidInput("a database in memory has no clients elsewhere: name a file")
@@ -124,7 +127,7 @@ class Access:
             place = re.sub(r"(?<=//)([^:/@]*):[^@]*@", r"\1@", database)
         key = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()
         self.path = (folder or Config.data_folder()) / "access" / f"{key}.db"
-        self._clock = clock
+        self._clock, self._work = clock, work
         self.config = replace(
             config or Config(),
             max_source_bytes=MOST_DOCUMENT_BYTES,
@@ -149,8 +152,8 @@ class Access:
             )
         with self._writing() as sql:
             sql.execute(
-                "REPLACE INTO passphrase (one, salt, hash) VALUES (1, ?, ?)",
-                (salt, _slow(text, salt)),
+                "REPLACE INTO passphrase (one, salt, work, hash) VALUES (1, ?, ?, ?)",
+                (salt, self._work, _slow(text, salt, self._work)),
             )
 
     def check_passphrase(self, passphrase: str) -> None:
@@ -160,10 +163,12 @@ class Access:
         """
         now = self._clock()
         with self._writing() as sql:
-            row: Any = sql.execute("SELECT salt, hash, wrong, next FROM passphrase").fetchone()
+            row: Any = sql.execute(
+                "SELECT salt, work, hash, wrong, next FROM passphrase"
+            ).fetchone()
             if row is None:
                 raise InvalidInput("no passphrase is set: run `mcpvectordb access passphrase`")
-            salt, expected, wrong, following = row
+            salt, work, expected, wrong, following = row
             if now < following:
                 raise InvalidInput(
                     f"too many wrong passphrases: try again in {int(following - now) + 1} seconds"
@@ -171,7 +176,7 @@ class Access:
             beyond = wrong + 1 - FREE_ATTEMPTS
             wait = min(LONGEST_WAIT, 30 << min(beyond, 10)) if beyond >= 0 else 0
             sql.execute("UPDATE passphrase SET wrong = wrong + 1, next = ?", (int(now) + wait,))
-        if not hmac.compare_digest(_slow(_normal(passphrase[:1_000]), salt), expected):
+        if not hmac.compare_digest(_slow(_normal(passphrase[:1_000]), salt, work), expected):
             raise InvalidInput("this is not the passphrase")
         with self._writing() as sql:
             sql.execute("UPDATE passphrase SET wrong = 0, next = 0")
@@ -361,10 +366,10 @@ def _normal(passphrase: str) -> str:
     return unicodedata.normalize("NFC", passphrase).strip()
 
 
-def _slow(text: str, salt: bytes) -> bytes:
-    """A hash that takes 32 MB and some 100 ms, against guessing from a stolen file."""
+def _slow(text: str, salt: bytes, work: int) -> bytes:
+    """A hash that takes 32 MB and a quarter of a second by default, against guessing from a stolen file."""
     given = text.encode("utf-8", "replace")
-    return hashlib.scrypt(given, salt=salt, n=2**15, r=8, p=3, maxmem=2**26)
+    return hashlib.scrypt(given, salt=salt, n=work, r=8, p=3, maxmem=2**28)
 
 
 def _hash(token: str) -> bytes:

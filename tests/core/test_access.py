@@ -29,7 +29,7 @@ def now() -> Now:
 
 @pytest.fixture
 def access(tmp_path: Path, now: Now) -> Access:
-    return Access(tmp_path / "notes.db", folder=tmp_path, clock=now)
+    return Access(tmp_path / "notes.db", folder=tmp_path, clock=now, work=16)
 
 
 def let_in(access: Access, client: str = "c") -> tuple[str, str]:
@@ -177,7 +177,7 @@ def _exchanged(folder: Path, refresh: str) -> bool:
 def test_of_many_processes_one_gets_tokens_for_a_refresh_token(tmp_path: Path) -> None:
     here = Access(tmp_path / "notes.db", folder=tmp_path)
     _, refresh = let_in(here)
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        done = pool.starmap(_exchanged, [(tmp_path, refresh)] * 8)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        done = pool.starmap(_exchanged, [(tmp_path, refresh)] * 6)
     assert done.count(True) == 1
     assert here.connected() == []

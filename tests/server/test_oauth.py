@@ -63,7 +63,7 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="module")
 def access(folder: Path, clock: Clock) -> Access:
-    made = Access(folder / "notes.db", folder=folder, config=OPEN, clock=clock)
+    made = Access(folder / "notes.db", folder=folder, config=OPEN, clock=clock, work=16)
     made.set_passphrase(PASSPHRASE)
     return made
 
@@ -351,14 +351,21 @@ def test_a_program_on_the_device_may_listen_on_any_port(web: Web) -> None:
 
 
 def test_the_answer_names_who_gives_it_and_brings_the_state_back(web: Web) -> None:
-    client = web.client(redirect_uris=[f"{BACK}?kept=yes"])
-    for answer in (
-        web.allow(client, redirect_uri=f"{BACK}?kept=yes", state="a&b=ü"),
-        web.page(client, redirect_uri=f"{BACK}?kept=yes", state="a&b=ü", scope="everything"),
-    ):
-        assert answer.status == 303
+    client, back = web.client(redirect_uris=[f"{BACK}?kept=yes"]), f"{BACK}?kept=yes"
+    shown = web.page(client, redirect_uri=back, state="a&b=ü").text
+    denied = web.form("/authorize", Form(shown).hidden | {"answer": "deny"}, Origin=web.url)
+    for answer, named in ((web.submit(shown), "code"), (denied, "error")):
+        assert (answer.status, named in answer.back) == (303, True)
         assert (answer.back["iss"], answer.back["state"]) == (web.url, "a&b=ü")
         assert answer.back["kept"] == "yes"
+
+
+def test_no_link_to_the_server_leads_elsewhere_without_an_answer_of_the_person(web: Web) -> None:
+    client = web.client()
+    for changed in ({"response_type": "token"}, {"scope": "everything"}, {"code_challenge": None}):
+        shown = web.page(client, **changed)
+        assert (shown.status, "location" in shown.headers) == (400, False)
+        assert "request is not valid: " in shown.text
 
 
 # --- codes and tokens
@@ -378,8 +385,7 @@ def test_a_request_without_what_it_needs_gets_an_error_and_no_page(
     changed: dict[str, str | None], web: Web
 ) -> None:
     answer = web.page(web.client(), **changed)
-    assert "error" in answer.back
-    assert "code" not in answer.back
+    assert (answer.status, "<form" in answer.text) == (400, False)
 
 
 @pytest.mark.parametrize(
@@ -535,7 +541,7 @@ def test_a_token_may_do_what_its_scopes_say(web: Web) -> None:
     assert "resource_metadata=" in told
 
 
-def test_without_read_nothing_of_the_file_is_seen(web: Web) -> None:
+def test_without_read_no_content_is_seen(web: Web) -> None:
     token = web.tokens(web.client(), scopes="write")["access_token"]
     assert web.call(token, "tools/call", name="add", arguments={"note": "x"}).status == 200
     for method, params in (
