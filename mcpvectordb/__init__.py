@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mcpvectordb.access import Access as Access
     from mcpvectordb.access import ConnectedClient as ConnectedClient
+    from mcpvectordb.access import Token as Token
     from mcpvectordb.config import Config as Config
     from mcpvectordb.database import Database as Database
     from mcpvectordb.embedding.embedder import Embedder as Embedder
@@ -103,7 +104,7 @@ __version__ = "0.1.0"
 # Where the names live. A module is loaded when a name of it is asked for: a program that only wants
 # a version or an error class need not wait for the rest, and --help answers at once.
 _HOMES = {
-    "access": "Access ConnectedClient",
+    "access": "Access ConnectedClient Token",
     "config": "Config",
     "database": "Database",
     "embedding.embedder": "Embedder",

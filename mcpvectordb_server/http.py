@@ -141,13 +141,17 @@ class AnsweredMessages:
         reason = "" if user is None else "not JSON in UTF-8"
         with suppress(ValueError):  # which the SDK answers, and a body beyond the limit
             content = from_json(body) if len(body) <= MAX_BODY else None
-            reason = _refusal(content) if len(body) <= MAX_BODY else ""
-        if self._oauth is not None and user is not None and not reason:
-            missing = self._oauth.missing(content, user.scopes)
-            if missing:
-                refused = self._oauth.refusal(missing)
-                await refused(scope, receive, send)
-                return
+            reason = _refusal(content)
+        if len(body) > MAX_BODY:
+            reason = ""
+        elif (
+            self._oauth is not None
+            and user is not None
+            and not reason
+            and (missing := self._oauth.missing(content, user.scopes))
+        ):
+            await self._oauth.refusal(missing)(scope, receive, send)
+            return
         if reason:
             error = {"code": INVALID_REQUEST, "message": f"Invalid request: {reason}"}
             answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)

@@ -54,7 +54,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpvectordb import Access, InvalidInput, MCPVectorDBError, NotFound
+from mcpvectordb import Access, InvalidInput, MCPVectorDBError, NotFound, Token
 from mcpvectordb_server import consent
 from mcpvectordb_server.connections import is_loopback
 from mcpvectordb_server.stdio import NOTIFICATIONS
@@ -176,14 +176,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
-        """A code of this client; one that comes again takes its tokens along."""
-        found = self.access.token(authorization_code, "code")
-        if found is None or (found.client, found.resource) != (client.client_id, self.resource):
-            return None
-        if found.used:
-            self._revoke(found.consent)
-            return None
-        return AuthorizationCode(
+        """A code of this client."""
+        found = self._unused(authorization_code, "code", client)
+        return found and AuthorizationCode(
             code=authorization_code,
             scopes=found.scopes,
             expires_at=found.expires,
@@ -201,14 +196,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def load_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: str
     ) -> RefreshToken | None:
-        """A refresh token of this client; one that comes again takes its whole family along."""
-        found = self.access.token(refresh_token, "refresh")
-        if found is None or (found.client, found.resource) != (client.client_id, self.resource):
-            return None
-        if found.used:
-            self._revoke(found.consent)
-            return None
-        return RefreshToken(
+        """A refresh token of this client."""
+        found = self._unused(refresh_token, "refresh", client)
+        return found and RefreshToken(
             token=refresh_token,
             client_id=found.client,
             scopes=found.scopes,
@@ -248,9 +238,19 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         for kind in ("access", "refresh"):
             found = self.access.token(token, kind)
             if found is not None and found.client == client:
-                self._revoke(found.consent)
+                self._end(found.consent)
 
-    def _revoke(self, consent: int) -> None:
+    def _unused(self, token: str, kind: str, client: OAuthClientInformationFull) -> Token | None:
+        """A code or token for this resource; all that was given for one that comes again ends."""
+        found = self.access.token(token, kind)
+        if found is None or (found.client, found.resource) != (client.client_id, self.resource):
+            return None
+        if found.used:
+            self._end(found.consent)
+            return None
+        return found
+
+    def _end(self, consent: int) -> None:
         with suppress(NotFound):  # another process was first
             self.access.revoke(consent)
 
@@ -403,8 +403,8 @@ class AuthorizationServer:
 
     def missing(self, content: Any, scopes: list[str]) -> list[str]:
         """The scopes that a message needs, with those that are there; none if it may pass."""
-        method, params = content.get("method", ""), content.get("params")
-        if not method or method in _FREE or str(method).startswith(NOTIFICATIONS):
+        method, params = str(content.get("method", "")), content.get("params")
+        if not method or method in _FREE or method.startswith(NOTIFICATIONS):
             return []
         name = params.get("name") if isinstance(params, dict) else None
         needed = self._needs.get(str(name), "read") if method == "tools/call" else "read"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import apsw
@@ -90,15 +90,19 @@ class ConnectedClient(Record):
     last_at: str
 
 
-class Token:
+class Token(NamedTuple):
     """A code or token that is known here, and whose consent was not revoked.
 
     details  what `consent` was given for a code
     """
 
-    def __init__(self, row: Sequence[Any]) -> None:
-        self.consent, self.client, self.resource, scopes, self.expires, used, details = row
-        self.scopes, self.used, self.details = str(scopes).split(), bool(used), json.loads(details)
+    consent: int
+    client: str
+    resource: str
+    scopes: list[str]
+    expires: int
+    used: bool
+    details: Any
 
 
 class Access:
@@ -367,7 +371,7 @@ def _normal(passphrase: str) -> str:
 
 
 def _slow(text: str, salt: bytes, work: int) -> bytes:
-    """A hash that takes 32 MB and a quarter of a second by default, against guessing from a stolen file."""
+    """A hash that takes 32 MB and a quarter of a second, against guessing from a stolen file."""
     given = text.encode("utf-8", "replace")
     return hashlib.scrypt(given, salt=salt, n=work, r=8, p=3, maxmem=2**28)
 
@@ -396,12 +400,14 @@ def _issued(
 
 
 def _found(sql: apsw.Connection, token: str, kind: str) -> Token | None:
-    rows = sql.execute(
+    rows: Any = sql.execute(
         "SELECT c.id, c.client, c.resource, t.scopes, t.expires, t.used, t.details FROM tokens t "
         "JOIN consents c ON c.id = t.consent WHERE t.hash = ? AND t.kind = ?",
         (_hash(token), kind),
     )
-    return next((Token(row) for row in rows), None)
+    for id, client, resource, scopes, expires, used, details in rows:
+        return Token(id, client, resource, scopes.split(), expires, bool(used), json.loads(details))
+    return None
 
 
 def _forget_expired(sql: apsw.Connection, now: int) -> None:

@@ -20,6 +20,7 @@ from pydantic import AnyUrl
 
 from mcpvectordb import Access, Config
 from mcpvectordb_server import oauth
+from mcpvectordb_server.connections import MAX_BODY
 from mcpvectordb_server.surface import STORES, expose
 from mcpvectordb_server.surfaces import NAMES, load
 from tests.core.ingest.test_urls import self_signed
@@ -580,6 +581,18 @@ def test_no_way_of_writing_a_message_is_a_way_around_its_scope(
     )
     assert status in (400, 403), text
     assert "smuggled" not in text
+
+
+def test_what_is_no_message_or_too_long_is_refused_from_a_client_too(
+    web: Web, running: Running
+) -> None:
+    token = web.tokens(web.client())["access_token"]
+    for method in ([], {}, {"a": 1}, None, 5, ""):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method}
+        assert running.request(body=body, Authorization=f"Bearer {token}")[0] == 400, method
+    long = b'{"a": "' + b"x" * MAX_BODY + b'"}'
+    assert running.request(body=long, Authorization=f"Bearer {token}")[0] == 413
+    assert running.request(body="null", Authorization=f"Bearer {token}")[0] == 400
 
 
 def test_what_was_not_asked_for_is_not_given(web: Web) -> None:
