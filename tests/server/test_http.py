@@ -383,7 +383,7 @@ def test_an_answer_to_an_allowed_origin_says_so_and_shows_the_session(running: R
     status, _, headers = running.answer("GET", "/mcp", **asked)
     assert status == 401
     assert headers["access-control-allow-origin"] == "http://localhost:5173"
-    assert headers["access-control-expose-headers"] == "Mcp-Session-Id"
+    assert headers["access-control-expose-headers"] == "Mcp-Session-Id, WWW-Authenticate"
     assert "origin" in headers["vary"].lower()
     assert "access-control-allow-origin" not in running.answer("GET", "/mcp")[2]
 
