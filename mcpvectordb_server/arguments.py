@@ -33,7 +33,7 @@ from pydantic_core import ErrorDetails
 from typing_extensions import is_typeddict
 
 from mcpvectordb import InvalidInput
-from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.grant import Client, Grant
 from mcpvectordb_server.shown import Function
 
 MAX_DEPTH = 32
@@ -88,11 +88,14 @@ class Arguments:
         hints = get_type_hints(function, include_extras=True)
         self.reply = hints.pop("return", None)
         self.grant: str | None = None
+        self.client: str | None = None
         self.kinds: dict[str, Any] = {}
         self._defaults: dict[str, Any] = {}
         for p in inspect.signature(function).parameters.values():
             if p.kind is p.KEYWORD_ONLY and hints[p.name] is Grant:
                 self.grant = p.name
+            elif p.kind is p.KEYWORD_ONLY and hints[p.name] is Client:
+                self.client = p.name
             elif p.kind is p.KEYWORD_ONLY:
                 self.kinds[p.name] = hints[p.name]
                 self._defaults[p.name] = ... if p.default is p.empty else p.default

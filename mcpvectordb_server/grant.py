@@ -1,14 +1,15 @@
-"""What the server grants one call of a tool: folders to read files from, and progress reports."""
+"""What the server grants one call of a tool: folders to read, progress, and its client's person."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpvectordb import Progress, Refused
+from mcpvectordb import MCPVectorDBError, Progress, Refused
 
 ProgressCallback = Callable[[Progress], None]
 
@@ -21,6 +22,48 @@ def _ignore(_: Progress) -> None:
     """Do nothing: the client asked for no reports."""
 
 
+class Asked(Exception):
+    """Ends a call that has changed nothing yet, because a person is to be asked first.
+
+    `about` identifies the question and what it is about, as it was when it was asked.
+    """
+
+    def __init__(self, question: str, about: str) -> None:
+        super().__init__(question)
+        self.question, self.about = question, about
+
+
+class NotAgreed(MCPVectorDBError):
+    """Nothing was changed, because nobody agreed to it."""
+
+    code = "not_agreed"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"nothing was changed: {why}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """What the client of one call can do; a tool function gets it as it gets a Grant.
+
+    asks    whether it puts questions to a person
+    agreed  what that person agreed to in this call: the `about` of a question
+    """
+
+    asks: bool = False
+    agreed: str = ""
+
+    def confirm(self, question: str, *about: object) -> None:
+        """Raise Asked unless the person agreed to exactly this, or nobody can be asked.
+
+        What changed while the person thought is asked about again.
+        """
+        digest = hashlib.sha256(repr((question, about)).encode("utf-8", "replace")).hexdigest()
+        if self.asks and self.agreed != digest:
+            changed = "This has changed since you were asked. " if self.agreed else ""
+            raise Asked(f"{changed}{question}", digest)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
     """The grant of one call; a tool function gets it by a keyword parameter of this type.
@@ -30,11 +73,13 @@ class Grant:
     roots     folders that files may come from; None allows every readable file, () allows none
     progress  called at each step of long work; raises when the client has cancelled the call
     jobs      returns a line for each call that goes on in the background
+    client    what the client can do
     """
 
     roots: tuple[Path, ...] | None = None
     progress: ProgressCallback = _ignore
     jobs: Callable[[], Sequence[str]] = tuple
+    client: Client = Client()
 
     def reading(self) -> dict[str, Any]:
         """The arguments by which the library reads a source within this grant."""

@@ -25,8 +25,9 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from mcpvectordb import MCPVectorDBError, Progress, RetryLater, __version__
-from mcpvectordb_server.grant import Grant, ProgressCallback
+from mcpvectordb_server.grant import Client, Grant, NotAgreed, ProgressCallback
 from mcpvectordb_server.ongoing import OngoingCalls, UnderWay
+from mcpvectordb_server.questions import ANSWER_SECONDS, asking, sealing
 from mcpvectordb_server.replies import (
     MAX_ECHO,
     UNTRUSTED,
@@ -72,6 +73,7 @@ class Service:
     """One database offered through some surfaces; `server` is the SDK's, for any transport."""
 
     version = __version__
+    answer_seconds = ANSWER_SECONDS
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Service:
             on_call_tool=self._call_tool,
             **extras,
         )
-        self.server.middleware.append(self._handle)
+        self.server.middleware += [self._handle, sealing(self.server.name)]
 
     async def _handle(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Handle a message, restore what the SDK's models drop, and warm the embedding model."""
@@ -161,7 +163,7 @@ class Service:
 
     async def _call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         exposed = self._offered.get(params.name)
         if exposed is None:
             raise MCPError(
@@ -173,11 +175,21 @@ class Service:
         client = ctx.session.client_params
         name = (client.client_info.name if client else "") or "an MCP client"
         work = partial(self._call, exposed, raw, f"{name} ({exposed.surface.name})")
-        reply = await (
-            self._ingested(exposed, raw, work, _progress(ctx))
-            if _ingests(exposed)
-            else self._in_thread(partial(work, Grant(jobs=self._ongoing.listed)))
-        )
+
+        async def answer(client: Client) -> Any:
+            grant = Grant(jobs=self._ongoing.listed, client=client)
+            return await self._in_thread(partial(work, grant))
+
+        try:
+            reply = await (
+                self._ingested(exposed, raw, work, _progress(ctx))
+                if _ingests(exposed)
+                else asking(ctx, params, answer, self.answer_seconds)
+            )
+        except NotAgreed as error:
+            reply = refusal_of(exposed.surface.failure(exposed.tool.name, error))
+        if isinstance(reply, types.InputRequiredResult):
+            return reply
         _reply.set(reply)
         return types.CallToolResult(
             content=[_block(each) for each in reply.content],

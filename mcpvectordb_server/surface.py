@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, RetryLater
 from mcpvectordb_server.arguments import ArgumentError, Arguments, arguments_of
-from mcpvectordb_server.grant import Grant
+from mcpvectordb_server.grant import Asked, Grant
 from mcpvectordb_server.replies import Reply, refusal_of, reply_of, with_note
 
 log = logging.getLogger("mcpvectordb_server")
@@ -201,7 +201,7 @@ def call(
     """Run one tool; errors become replies of its surface, and every reply is of bounded length.
 
     The reply names unknown arguments in its `note`; without structured content, in a text block.
-    RetryLater is raised: nothing has happened yet, and the same call is made again later. What
+    RetryLater and Asked are raised: nothing has happened yet, and the same call is made again. What
     `cancelled` raises ends a tool that only reads; one that changes the file does so whole.
     """
     tool, surface = exposed.tool, exposed.surface
@@ -211,6 +211,8 @@ def call(
         arguments = tool.arguments.read(raw, max_text=tool.max_text)
         if tool.arguments.grant is not None and grant is not None:
             arguments[tool.arguments.grant] = grant
+        if tool.arguments.client is not None and grant is not None:
+            arguments[tool.arguments.client] = grant.client
         with db.deadline(cancelled) if tool.hints.read_only else nullcontext():
             value = tool.function(db, **arguments)
         if ignored and isinstance(value, dict):
@@ -219,7 +221,7 @@ def call(
         if ignored and not isinstance(value, dict):
             reply = with_note(reply, ignored)
         return reply
-    except RetryLater:
+    except (RetryLater, Asked):
         raise
     except ArgumentError as error:
         # A required argument may be missing because its name was misspelt.

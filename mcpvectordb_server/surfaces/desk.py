@@ -36,7 +36,7 @@ from mcpvectordb import (
     Synced,
 )
 from mcpvectordb_server.arguments import not_blank, within
-from mcpvectordb_server.grant import Grant, is_url
+from mcpvectordb_server.grant import Client, Grant, NotAgreed, is_url
 from mcpvectordb_server.ongoing import UnderWay
 from mcpvectordb_server.replies import MAX_ECHO, Reply, Text, cut, failed, to_json
 from mcpvectordb_server.surface import ADDS, OVERWRITES, READS, InternalError, Surface, Tool
@@ -699,6 +699,7 @@ def remember(
     valid_from: OptionalText = "",
     valid_to: OptionalText = "",
     place: Annotated[OptionalText, "Where you read it"] = "",
+    client: Client = Client(),  # noqa: B008 - immutable
 ) -> str:
     """Keep a fact, decision or preference for later. Says if nearly the same or its contrary is
     remembered.
@@ -712,6 +713,9 @@ def remember(
             raise InvalidInput(
                 f"{given.place} is a document; replace takes a memory such as memory:7"
             )
+        if old.replaced_by is None:  # otherwise it cannot be replaced, which is said below
+            question = f"Replace this memory? {_quoted(old)} Instead: {_words(text)}"
+            client.confirm(question, old, text)
         values = {**(old.metadata or {}), **metadata}
         done = db.memories.add(
             old.thread,
@@ -732,6 +736,14 @@ def remember(
         if each.same and not any(holds.values()):
             since = f"It is remembered already, since {each.memory.created_at[:10]}."
             return _changed("known", each.memory, since)
+    if contrary := [each.memory for each in near if each.contradiction is not None]:
+        shown = " ".join(map(_quoted, contrary[:_CONTRARY]))
+        more = f" And {len(contrary) - _CONTRARY:,} more." if len(contrary) > _CONTRARY else ""
+        other = counted(len(contrary), "memory", "memories")
+        client.confirm(
+            f"Remember this? {_words(text)} It contradicts {other}, which will stay: {shown}{more}",
+            *contrary,
+        )
     stored = db.memories.add(
         inside(scope, thread, THREAD),
         "agent",
@@ -860,11 +872,22 @@ def update(
     return f"{told}\nTags of a document are in its metadata: search with where={where}"
 
 
-def forget(db: Database, *, place: str) -> str:
+def forget(
+    db: Database,
+    *,
+    place: str,
+    client: Client = Client(),  # noqa: B008 - immutable
+) -> str:
     """Delete a document or memory; ask the user first, who can undo it: `mcpvectordb undo`. Its
     file stays.
     """
     given = _to_change(db, place)
+    if isinstance(given.item, Memory):
+        client.confirm(f"Delete this memory? {_quoted(given.item)} {_UNDO}", given.item)
+    else:
+        begins = _words(db.documents.text(given.item.id)[:1000])
+        question = f"Delete this document? {_quoted(given.item)} It begins: {begins} {_UNDO}"
+        client.confirm(f"{question} Its file stays.", given.item)
     if isinstance(given.item, Memory):
         db.memories.delete([given.item.id])
         what = cut(given.item.text, 120)
@@ -872,6 +895,27 @@ def forget(db: Database, *, place: str) -> str:
         db.documents.delete(given.item.id)
         what = given.item.title
     return in_line(f"{given.place} was deleted: {what}")
+
+
+_UNDO = "You can undo it by `mcpvectordb undo`."
+_CONTRARY = 3  # memories that a question shows
+_WORDS = 120  # characters of a text that a question shows
+# What could hide or reorder the words of a question, or end a quotation in it.
+_DISGUISES = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad“”]")
+
+
+def _quoted(item: Document | Memory) -> str:
+    """What a question says of something stored: its name and its first words, marked as such."""
+    if isinstance(item, Memory):
+        return f"{place_of(item)} of {item.created_at[:10]} says {_words(item.text)}"
+    passages = counted(item.chunks, "passage", "passages")
+    return f"{_words(place_of(item))}, titled {_words(item.title)}, with {passages}."
+
+
+def _words(text: str) -> str:
+    """The first words of a stored text, in quotation marks that it cannot end."""
+    shown = cut(" ".join(text.split()), _WORDS)
+    return f"“{_DISGUISES.sub('�', in_line(shown))}”"
 
 
 def _to_change(db: Database, place: str) -> Located:
@@ -990,6 +1034,7 @@ def failure(tool: str, error: MCPVectorDBError) -> Reply:
 _NEXT_STEPS: dict[type[MCPVectorDBError], str] = {
     InternalError: "Try it once more, then go another way.",
     ModelError: "What is stored is found by words meanwhile.",
+    NotAgreed: "Leave it as it is, unless the user asks for it again.",
     Refused: "Ask the user; do not try other paths to it.",
     IngestError: "Tell the user; a text that you have can be ingested by itself.",
 }
