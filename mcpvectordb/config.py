@@ -20,8 +20,8 @@ _PREFIX = "MCPVECTORDB_"
 SERVER_VARIABLES = frozenset(
     _PREFIX + name
     for name in (
-        "DB SURFACE TRANSPORT HOST PORT ROOT DISABLE_TOOL ALLOW_HOST PUBLIC_URL TOKEN".split()
-    )
+        "DB SURFACE TRANSPORT HOST PORT ROOT DISABLE_TOOL ALLOW_HOST PUBLIC_URL UNATTENDED TOKEN"
+    ).split()
 )
 """Variables that the server reads beside those of Config; the command line reads MCPVECTORDB_DB."""
 

@@ -81,7 +81,10 @@ def serve(options: Options) -> None:
         from mcpvectordb_server.server import Service
 
         roots = options.roots if options.roots or options.transport != "stdio" else None
-        server = Service(db, surfaces, offered, roots=roots).server
+        service = Service(db, surfaces, offered, roots=roots)
+        if options.unattended:
+            service.answer_seconds = 0
+        server = service.server
         gc.enable()
         gc.freeze()
         for number in (signal.SIGINT, signal.SIGTERM):

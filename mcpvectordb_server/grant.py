@@ -46,10 +46,12 @@ class NotAgreed(MCPVectorDBError):
 class Client:
     """What the client of one call can do; a tool function gets it as it gets a Grant.
 
+    shows   whether it shows views
     asks    whether it puts questions to a person
     agreed  what that person agreed to in this call: the `about` of a question
     """
 
+    shows: bool = False
     asks: bool = False
     agreed: str = ""
 

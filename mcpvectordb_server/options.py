@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CLOSING = 3.0
 """Seconds to wait for the database to close."""
 
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 TRANSPORTS = ("stdio", "streamable-http", "sse")
 
 
@@ -51,6 +52,7 @@ class Options:
     token: str | None = None
     config: Config = field(default_factory=Config)
     list_tools: bool = False
+    unattended: bool = False
 
 
 def default_db() -> Path:
@@ -104,6 +106,7 @@ def parse(
         token=environ.get(Config.ENV_PREFIX + "TOKEN"),
         config=config,
         list_tools=flags.list_tools,
+        unattended=chosen("unattended", _yes, False),
     )
 
 
@@ -179,6 +182,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add("--disable-tool", metavar="NAME", action="append", help="hide a tool; repeatable")
     add(
+        "--unattended",
+        action="store_const",
+        const="true",
+        help="nobody answers questions: delete and replace without asking the user first",
+    )
+    add(
         "--list-tools",
         action="store_true",
         help="print the names of the tools on offer and what each does, then stop",
@@ -233,6 +242,13 @@ def _roots(origin: str, text: str) -> tuple[Path, ...]:
         if not folder.is_dir():
             raise InvalidInput(f"{origin}: {folder} is not a folder")
     return folders
+
+
+def _yes(origin: str, text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE + _FALSE:
+        raise InvalidInput(f"{origin} must be true or false, not {text!r}")
+    return word in _TRUE
 
 
 def _words(_: str, text: str) -> tuple[str, ...]:

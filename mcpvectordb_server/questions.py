@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import is_version_at_least
 from pydantic import ValidationError
 
+from mcpvectordb_server.apps import shows
 from mcpvectordb_server.grant import Asked, Client, NotAgreed
 from mcpvectordb_server.replies import MAX_ECHO, Reply, cut
 
@@ -48,9 +49,12 @@ async def asking(
     work: Callable[[Client], Awaitable[Reply]],
     seconds: float,
 ) -> Reply | types.InputRequiredResult:
-    """The reply of a call, or the question that comes first; raises NotAgreed."""
+    """The reply of a call, or the question that comes first; raises NotAgreed.
+
+    With no `seconds` to answer in nobody is asked.
+    """
     carried = is_version_at_least(ctx.protocol_version, "2026-07-28")
-    client = Client(asks=_asks(ctx, carried))
+    client = Client(asks=seconds > 0 and _asks(ctx, carried), shows=shows(ctx))
     if carried and params.request_state is not None:
         client = replace(client, agreed=_carried(params))
     while True:

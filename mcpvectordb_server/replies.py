@@ -58,11 +58,13 @@ class Reply:
 
     Many hosts give a model the structured content alone, where there is any: it has to hold all
     that the text blocks say. Advice that a specification does not have is in its `note` alone.
+    `view` is what a view shows (`apps.py`): it is sent in the metadata, which no model reads.
     """
 
     content: tuple[Text | Resource, ...]
     structured: dict[str, Any] | None = None
     failed: bool = False
+    view: dict[str, Any] | None = None
 
 
 def reply_of(value: Any, *, more: str = "ask for less") -> Reply:
@@ -255,7 +257,8 @@ def _bounded(reply: Reply, more: str) -> Reply:
         blocks.append(replace(block, text=text))
         room -= len(text)
     structured = None if reply.structured is None else fit(reply.structured, MAX_REPLY, more)[0]
-    return replace(reply, content=tuple(blocks), structured=structured)
+    view = None if reply.view is None else fit(reply.view, MAX_REPLY, more)[0]
+    return replace(reply, content=tuple(blocks), structured=structured, view=view)
 
 
 def abridged(text: str) -> str:

@@ -25,6 +25,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from mcpvectordb import MCPVectorDBError, Progress, RetryLater, __version__
+from mcpvectordb_server.apps import VIEW, Apps
 from mcpvectordb_server.grant import Client, Grant, NotAgreed, ProgressCallback
 from mcpvectordb_server.ongoing import OngoingCalls, UnderWay
 from mcpvectordb_server.questions import ANSWER_SECONDS, asking, sealing
@@ -103,7 +104,7 @@ class Service:
             on_call_tool=self._call_tool,
             **extras,
         )
-        self.server.middleware += [self._handle, sealing(self.server.name)]
+        self.server.middleware += [self._handle, sealing(self.server.name), Apps(offered)]
 
     async def _handle(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Handle a message, restore what the SDK's models drop, and warm the embedding model."""
@@ -195,7 +196,7 @@ class Service:
             content=[_block(each) for each in reply.content],
             structured_content=reply.structured,
             is_error=reply.failed,
-            _meta=UNTRUSTED,
+            _meta=UNTRUSTED | ({} if reply.view is None else {VIEW: reply.view}),
         )
 
     def _call(

@@ -55,6 +55,7 @@ class Tool:
 
     more      how to get what a reply left out for its length, as the end of a sentence
     max_text  most characters of a string in an argument
+    view      whether its replies have a view
     """
 
     function: Callable[..., Any]
@@ -62,6 +63,7 @@ class Tool:
     hints: Hints
     more: str = "ask for less"
     max_text: int = 100_000
+    view: bool = False
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -31,6 +31,7 @@ from mcpvectordb import (
     Near,
     NotFound,
     ProjectScope,
+    Quotation,
     Refused,
     Results,
     Synced,
@@ -58,6 +59,7 @@ OptionalObject = Annotated[dict[str, Any], EMPTY]
 
 Kind = Annotated[Literal["all", "documents", "memories"], EMPTY]
 
+NOBODY = Client()
 NO_TEXTS: list[str] = []
 NOTHING: dict[str, Any] = {}
 
@@ -160,6 +162,16 @@ def chosen(db: Database, project: str, *, new: bool = False) -> ProjectScope | N
     return None if name is None else db.projects.scope(name)
 
 
+def viewed(told: str, client: Client, view: Callable[[Any], dict[str, Any]]) -> Reply:
+    """A reply, with a view where the client shows it."""
+    made = None
+    if client.shows:
+        from mcpvectordb_server.web import chat  # what it needs is loaded for such clients only
+
+        made = view(chat)
+    return Reply(content=(Text(text=told),), view=made)
+
+
 def scope_line(scope: ProjectScope | None) -> str:
     """Where a call has looked."""
     return "All projects." if scope is None else in_line(f"Project: {scope.name}.")
@@ -196,7 +208,8 @@ def read(
     page: Annotated[OptionalNumber, "From 1"] = 0,
     around: Annotated[OptionalNumber, "Also so many lines or memories around"] = 0,
     budget: int = 2000,
-) -> str:
+    client: Client = NOBODY,
+) -> Reply:
     """Read a document, lines or a page of it, or a memory. What is too long comes in part, with an
     outline and how to go on.
     """
@@ -207,7 +220,8 @@ def read(
     if isinstance(document, Memory):
         if page:
             raise InvalidInput(f"{given.place} is a memory, which has no pages: leave page out")
-        return _read_memory(db, document, around, room)
+        told = _read_memory(db, document, around, room)
+        return viewed(told, client, lambda chat: chat.of_memory(document))
     text = db.documents.text(document.id)
     lines = text.removesuffix("\n").split("\n")
     first, count = given.line or 1, given.lines
@@ -221,15 +235,18 @@ def read(
             f"{document.path} has {len(lines):,} lines; line {first:,} is behind its end"
         )
     last = len(lines) if count is None else min(len(lines), first + count - 1)
+    named = page or given.line is not None
+    cited = (first, first if count is None else last) if named else None
     first, last = max(1, first - around), min(len(lines), last + around)
-    part = _part(db, document, lines, first, last, room - len(_REPLACED))
-    return f"{_REPLACED}\n{part}" if given.former else part
+    told, end = _part(db, document, lines, first, last, room - len(_REPLACED))
+    told = f"{_REPLACED}\n{told}" if given.former else told
+    return viewed(told, client, lambda chat: chat.of_lines(db, document, lines, first, end, cited))
 
 
 def _part(
     db: Database, document: Document, lines: list[str], first: int, last: int, room: int
-) -> str:
-    """As many of the lines as fit; what is left out is said, with an outline of it."""
+) -> tuple[str, int]:
+    """As many of the lines as fit, and the last one; it says what is left out, with an outline."""
     kind = "text " if document.extracted else ""
     lines_of = counted(len(lines), f"{kind}line", f"{kind}lines")
     told = f"(of {lines_of}) · {cut(document.title, room // 6)}"
@@ -266,7 +283,7 @@ def _part(
         parts.append(f"[lines {end + 1}-{last} are left out; go on: {go_on}]")
         if outline:
             parts.append(f"{_OUTLINE}\n{outline}")
-    return "\n\n".join(parts)
+    return "\n\n".join(parts), end
 
 
 def _since(document: Document, state: str) -> str:
@@ -465,7 +482,8 @@ def search(
     as_of: Annotated[OptionalText, "Memories that held then; any: replaced ones too"] = "",
     min_relevance: Annotated[OptionalFraction, "Chance, 0 to 1"] = 0,
     budget: Annotated[int, "Tokens of the reply"] = 2000,
-) -> str:
+    client: Client = NOBODY,
+) -> Reply:
     """Find passages of documents and memories by words and meaning. Start here.
 
     Hits are cited as path:lines or memory:N, places for `read`, `similar`, `verify`; each is a
@@ -473,9 +491,9 @@ def search(
     """
     within("limit", limit, 1, MOST_HITS)
     room_of(budget)
-    scope = chosen(db, project)
+    scope, asked = chosen(db, project), _query(query)
     found = db.search(
-        _query(query),
+        asked,
         kind=None if kind == "all" else kind,
         library=inside(scope, library) or None,
         thread=inside(scope, thread) or None,
@@ -491,7 +509,9 @@ def search(
         newer=newer or None,
         as_of=as_of or None,
     )
-    return _hits(db, found, budget, [*_remarks(db, found), scope_line(scope)], offset)
+    remarks = [*_remarks(db, found), scope_line(scope)]
+    told = _hits(db, found, budget, remarks, offset)
+    return viewed(told, client, lambda chat: chat.of_results(db, found, asked, remarks))
 
 
 def similar(
@@ -559,7 +579,8 @@ def verify(
     quotation: str,
     place: Annotated[OptionalText, "Where it should stand"] = "",
     page: Annotated[OptionalNumber, "With place"] = 0,
-) -> str:
+    client: Client = NOBODY,
+) -> Reply:
     """Check a quotation before you cite it: it stands there exactly, with other spacing or hyphens,
     in other case, elsewhere, or is absent.
     """
@@ -570,6 +591,12 @@ def verify(
     elif page:
         raise InvalidInput(f"page {page} of what? give place, too")
     found = db.verify(quotation, page=page or None, **names)
+    told = _verdict(db, found, scope)
+    return viewed(told, client, lambda chat: chat.of_verdict(found, quotation, told))
+
+
+def _verdict(db: Database, found: Quotation, scope: ProjectScope | None) -> str:
+    """Where a quotation stands, and how exactly."""
     if found.item is None or not found.text:
         read = f"{found.searched:,} texts were read" + (f"; {found.note}" if found.note else "")
         return (
@@ -699,7 +726,7 @@ def remember(
     valid_from: OptionalText = "",
     valid_to: OptionalText = "",
     place: Annotated[OptionalText, "Where you read it"] = "",
-    client: Client = Client(),  # noqa: B008 - immutable
+    client: Client = NOBODY,
 ) -> str:
     """Keep a fact, decision or preference for later. Says if nearly the same or its contrary is
     remembered.
@@ -876,7 +903,7 @@ def forget(
     db: Database,
     *,
     place: str,
-    client: Client = Client(),  # noqa: B008 - immutable
+    client: Client = NOBODY,
 ) -> str:
     """Delete a document or memory; ask the user first, who can undo it: `mcpvectordb undo`. Its
     file stays.
@@ -1046,10 +1073,10 @@ SURFACE = Surface(
     instructions=prose("desk"),
     about=about,
     tools=(
-        Tool(search, "Search", READS, more="lower limit or budget"),
-        Tool(read, "Read", READS, more="lower the budget"),
+        Tool(search, "Search", READS, more="lower limit or budget", view=True),
+        Tool(read, "Read", READS, more="lower the budget", view=True),
         Tool(grep, "Find lines", READS, more="lower limit"),
-        Tool(verify, "Verify a quotation", READS),
+        Tool(verify, "Verify a quotation", READS, view=True),
         Tool(similar, "Find similar", READS, more="lower limit or budget"),
         Tool(remember, "Remember", ADDS, max_text=1_000_000),
         Tool(ingest, "Ingest", ADDS._replace(open_world=True), max_text=5_000_000),

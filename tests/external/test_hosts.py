@@ -32,7 +32,8 @@ def test_a_model_reads_every_reply(host: str, path: Path, tmp_path: Path) -> Non
     with Database(path) as db:
         turns = readable.fill(db, tmp_path)
     names = readable.exposed()
-    server = [sys.executable, "-m", "mcpvectordb_server", "--db", str(path)]
+    # Claude Code offers to ask its user also where there is none, and closes the question then.
+    server = [sys.executable, "-m", "mcpvectordb_server", "--db", str(path), "--unattended"]
     for surface in readable.surfaces():
         server += ["--surface", surface.name]
     environ = {

@@ -44,7 +44,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
 class Late(Service):
     """A server whose questions are answered too late, whatever a person does."""
 
-    answer_seconds = -1.0
+    answer_seconds = 1e-9
 
 
 def stored(db: Database) -> Any:
@@ -222,6 +222,14 @@ def test_who_declared_no_forms_is_not_asked(
         assert wire.receive()["method"] == "elicitation/create"
         assert wire.finish() == 0
     assert db.documents.count() == 1
+
+
+def test_where_nobody_is_there_nobody_is_asked(db: Database) -> None:
+    able = {"elicitation": {"form": {}}}
+    with Wire("--db", str(db.path), "--surface", "desk", "--unattended") as wire:
+        wire.request("initialize", {**hello(VERSIONS[-1]), "capabilities": able})
+        wire.notify("notifications/initialized")
+        assert "was deleted" in wire.call("forget", {"place": "tea.md"})["content"][0]["text"]
 
 
 def test_an_answer_counts_for_the_call_that_it_was_given_to_and_is_not_made_up(
