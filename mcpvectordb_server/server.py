@@ -1,4 +1,4 @@
-"""Surfaces on the MCP SDK: the only module that handles the SDK's requests.
+"""Surfaces on the MCP SDK: the requests of clients.
 
 Tools run in worker threads. A call stops at its next step when the client cancels it or goes away;
 a client that asks for progress gets notifications.
