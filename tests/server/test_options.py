@@ -55,6 +55,16 @@ def test_read_only_can_be_asked_for_both_ways() -> None:
     assert not parse([], {}).config.read_only
 
 
+def test_a_server_without_a_person_can_be_asked_for_both_ways() -> None:
+    assert parse(["--unattended"], {}).unattended
+    assert parse([], {"MCPVECTORDB_UNATTENDED": "yes"}).unattended
+    assert parse(["--unattended"], {"MCPVECTORDB_UNATTENDED": "no"}).unattended
+    assert not parse([], {"MCPVECTORDB_UNATTENDED": "no"}).unattended
+    assert not parse([], {}).unattended
+    with pytest.raises(InvalidInput, match="MCPVECTORDB_UNATTENDED must be true or false"):
+        parse([], {"MCPVECTORDB_UNATTENDED": "maybe"})
+
+
 def test_variables_of_the_library_reach_its_configuration() -> None:
     assert parse([], {"MCPVECTORDB_BUSY_TIMEOUT": "5"}).config.busy_timeout == 5.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -262,6 +263,36 @@ def test_an_answer_counts_for_the_call_that_it_was_given_to_and_is_not_made_up(
     said = talk(service(db, SURFACE), conversation, elicitation_callback=never, mode="auto")
     assert said == ["input_required", *(3 * ["Invalid or expired requestState"])]
     assert db.documents.count() == 2
+
+
+def test_a_client_that_goes_away_over_http_changes_nothing(db: Database) -> None:
+    running = Running("streamable-http", service(db, SURFACE))
+    able = {"capabilities": {"elicitation": {"form": {}}}}
+    greeting = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {**hello(), **able}}
+    call = {"name": "forget", "arguments": {"place": "tea.md"}}
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    try:
+        session = running.answer("POST", "/mcp", greeting)[2]["mcp-session-id"]
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+        headers = {
+            "Authorization": f"Bearer {TOKEN}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "Mcp-Session-Id": session,
+        }
+        connection.request("POST", "/mcp", json.dumps(asked), headers)
+        answer = connection.getresponse()
+        line = b""
+        while b"elicitation/create" not in line:
+            line = answer.readline()
+            assert line
+        answer.close()
+        connection.close()
+        # Whatever the session is told by others, the server goes on.
+        assert running.request(Mcp_Session_Id="")[0] == 200
+    finally:
+        running.stop()
+    assert db.documents.count() == 1
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -45,6 +45,7 @@ SHORT = frozenset(
     test_the_sources_have_no_way_to_turn_text_into_markup_or_code
     test_the_sources_name_no_other_host_and_have_nothing_inline
     test_markdown_has_its_structure_and_nothing_is_loaded_for_it
+    test_only_the_host_is_listened_to
     test_typing_finds_passages_with_their_place_what_matched_and_how""".split()
 )
 # Set by .ci/run, and by services that run tests: there the page must be tested.

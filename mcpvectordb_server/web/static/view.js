@@ -24,7 +24,7 @@ const VERDICTS = {
 
 const waiting = new Map();
 let asked = 0;
-let able = {};
+let able = null; // what the host can do, once it has said so
 
 const post = (message) => window.parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
 
@@ -63,6 +63,7 @@ function adapt(context) {
 
 let size = "";
 function measure() {
+	if (!able) return;
 	const { width, height } = document.documentElement.getBoundingClientRect();
 	const now = { width: Math.ceil(width), height: Math.ceil(height) };
 	if (size === JSON.stringify(now)) return;
@@ -102,7 +103,7 @@ function goBack() {
 	show();
 }
 
-const canRead = () => shown.reads && able.serverTools;
+const canRead = () => shown.reads && able?.serverTools;
 const reading = (label, place, around = 0) =>
 	canRead() ? button(label, () => read(place, { around }), { kind: "more" }) : null;
 
