@@ -911,16 +911,17 @@ def forget(
     given = _to_change(db, place)
     if isinstance(given.item, Memory):
         client.confirm(f"Delete this memory? {_quoted(given.item)} {_UNDO}", given.item)
-    else:
-        begins = _words(db.documents.text(given.item.id)[:1000])
-        question = f"Delete this document? {_quoted(given.item)} It begins: {begins} {_UNDO}"
-        client.confirm(f"{question} Its file stays.", given.item)
-    if isinstance(given.item, Memory):
-        db.memories.delete([given.item.id])
+        deleted = db.memories.delete([given.item.id])
         what = cut(given.item.text, 120)
     else:
-        db.documents.delete(given.item.id)
+        if client.asks:
+            begins = _words(db.documents.text(given.item.id)[:1000])
+            question = f"Delete this document? {_quoted(given.item)} It begins: {begins} {_UNDO}"
+            client.confirm(f"{question} Its file stays.", given.item)
+        deleted = db.documents.delete(given.item.id)
         what = given.item.title
+    if not deleted:
+        raise NotFound(f"{cut(given.place, MAX_ECHO)} was deleted by somebody else meanwhile")
     return in_line(f"{given.place} was deleted: {what}")
 
 

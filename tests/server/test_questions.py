@@ -11,12 +11,14 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError
+from mcp import Client as McpClient
+from mcp import MCPError
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
-from mcpvectordb import Database
+from mcpvectordb import Database, NotFound
+from mcpvectordb_server.grant import Client
 from mcpvectordb_server.server import Service
-from mcpvectordb_server.surfaces.desk import SURFACE
+from mcpvectordb_server.surfaces.desk import SURFACE, forget
 from tests.server.clients import VERSIONS, Wire, hello, service, talk
 from tests.server.support_http import TOKEN, Running
 from tests.support import Letters
@@ -154,7 +156,7 @@ def test_only_what_was_shown_goes(db: Database, mode: str) -> None:
 def test_of_two_calls_at_once_each_is_asked_and_one_finds_it_gone(db: Database, mode: str) -> None:
     both = []
 
-    async def conversation(client: Client) -> list[Any]:
+    async def conversation(client: McpClient) -> list[Any]:
         results: list[Any] = []
 
         async def forget() -> None:
@@ -173,8 +175,21 @@ def test_of_two_calls_at_once_each_is_asked_and_one_finds_it_gone(db: Database, 
 
     results = talk(service(db, SURFACE), conversation, elicitation_callback=put, mode=mode)
     assert sorted(each.is_error for each in results) == [False, True]
-    assert "there is no tea.md" in next(each for each in results if each.is_error).content[0].text
+    [late] = [each.content[0].text for each in results if each.is_error]
+    assert "there is no tea.md" in late or "was deleted by somebody else meanwhile" in late
     assert len(both) == 2 and not db.documents.count()
+
+
+@pytest.mark.parametrize("place", ["tea.md", "memory:1"])
+def test_what_somebody_else_deletes_in_the_last_moment_is_not_said_to_be_deleted(
+    db: Database, place: str
+) -> None:
+    class Meanwhile(Client):
+        def confirm(self, *_: object) -> None:
+            forget(db, place=place)
+
+    with pytest.raises(NotFound, match="was deleted by somebody else meanwhile"):
+        forget(db, place=place, client=Meanwhile(asks=True))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -239,7 +254,7 @@ def test_an_answer_counts_for_the_call_that_it_was_given_to_and_is_not_made_up(
     db.documents.ingest_text("Coffee is brown.", source="coffee.md")
     agreed: types.InputResponses = {"confirm": YES}
 
-    async def conversation(client: Client) -> list[Any]:
+    async def conversation(client: McpClient) -> list[Any]:
         session, made_up = client.session, "v1.bm90IG1pbmU"
         first = await session.call_tool(*FORGET, allow_input_required=True)
         sealed = first.request_state
@@ -309,7 +324,7 @@ def test_questions_reach_a_person_over_http(db: Database, mode: str) -> None:
         token = {"Authorization": f"Bearer {TOKEN}"}
         async with (
             create_mcp_http_client(headers=token) as web,
-            Client(
+            McpClient(
                 streamable_http_client(url, http_client=web), elicitation_callback=put, mode=mode
             ) as client,
         ):
