@@ -341,7 +341,7 @@ class Database:
         """
         import tempfile
 
-        from mcpvectordb.merge import FileMerge
+        from mcpvectordb.merge import Merge, OtherFile
         from mcpvectordb.transfer.source import snapshot
 
         self._file.require_file("merging")
@@ -363,7 +363,9 @@ class Database:
                 config = replace(config, read_only=False)
                 other = opened.enter_context(Database(copy, config=config))
             try:
-                merged = FileMerge(self._store, self._versioned, other._store, progress).run()
+                with other._file.reading(limited=False) as sql:
+                    theirs = OtherFile(other._store, self._versioned, sql)
+                    merged = Merge(self._store, self._versioned, theirs, progress).run()
             except Damaged as error:
                 raise Damaged(f"{source} was not merged, and nothing changed: {error}") from None
         with self._file.reading(limited=False) as sql:

@@ -1,4 +1,4 @@
-"""Merge another file into this one, in one transaction.
+"""Merge another file, or a part of one, into this one, in one transaction.
 
 Every version of an item has its place in one order (`Version.order`), a deletion too. The present
 version of the result is the last one of both files; all others are its history. Taking a maximum
@@ -14,14 +14,15 @@ ahead of this machine's, none of its stamps later than its clock, and every vers
 this library could have written. Otherwise nothing is merged. Of its history comes as much as there
 is room for, so that none of ours is dropped for it; and what it replaces or deletes here is kept
 for as long as if that had been done here now.
+
+What is merged is a `MergeSource`: another file here, a bundle that another machine has sent in
+`remotes`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from mcpvectordb import metadata
 from mcpvectordb.errors import Damaged
@@ -39,16 +40,153 @@ from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
 
 _REPORT_EVERY = 500
+MERGES = "merges"
+"""The setting that counts merges: what they bring may be older than what was here before."""
 
 
-class FileMerge:
+class ModelSettings(NamedTuple):
+    """A model by which texts were embedded, and the sizes of their chunks."""
+
+    model: ModelRow
+    chunk_size: int
+    chunk_overlap: int
+    precision: str
+
+
+class LoggedChange(NamedTuple):
+    """A row of the log; `undone` is the change (not its number) that an undo or redo is about."""
+
+    change: int
+    stamp: int
+    actor: str
+    action: str
+    undone: int | None
+
+
+class MergeSource(Protocol):
+    """What is merged into a file: all that another one has, or some of it."""
+
+    place: str
+
+    def clock(self) -> int | None:
+        """The last stamp that its file has shown."""
+
+    def model(self) -> ModelSettings | None:
+        """By which model its embeddings are."""
+
+    def stores(self) -> Sequence[tuple[str, str, int]]:
+        """Name, metric and stamp of stores of vectors."""
+
+    def projects(self) -> Mapping[str, Mapping[Any, Any]]:
+        """The names that projects have had, with their stamps, by the projects' keys."""
+
+    def count(self) -> int:
+        """How many items it has, for the progress."""
+
+    def present(self) -> Iterator[Version]:
+        """The present versions of its items."""
+
+    def former(self) -> Iterator[tuple[Version, int]]:
+        """Former versions, and up to when each was the present one, those of last first."""
+
+    def body(self, version: Version, shelf: VersionedShelf) -> bytes:
+        """The packed body of one of its versions."""
+
+    def embeddings(self, version: Version, shelf: VersionedShelf) -> Mapping[int, bytes]:
+        """The embeddings of a present version's chunks, by their positions."""
+
+    def had(self, version: Version) -> bool:
+        """Whether its file has, or had, a version of ours."""
+
+    def changes(self) -> Iterator[LoggedChange]:
+        """Its log, the newest first."""
+
+
+class OtherFile:
+    """All that another file has, inside of one transaction that reads it."""
+
+    def __init__(self, store: OpenStore, shelves: Sequence[VersionedShelf], sql: Sql) -> None:
+        self._store, self._shelves, self._sql = store, shelves, sql
+        self.place = str(store.file.path)
+
+    def clock(self) -> int | None:
+        """The last stamp that the file has shown."""
+        row = self._sql.execute("SELECT clock FROM history_state").fetchone()
+        return None if row is None else int(row[0])
+
+    def model(self) -> ModelSettings | None:
+        """The model of the file."""
+        found = active_model(self._sql)
+        if found is None:
+            return None
+        every_model(self._sql)
+        return ModelSettings(found, *self._store.encoder.sizes(self._sql), precision(self._sql))
+
+    def stores(self) -> Sequence[tuple[str, str, int]]:
+        """Name, metric and stamp of stores of vectors."""
+        return self._sql.execute("SELECT name, metric, stamp FROM stores").fetchall()
+
+    def projects(self) -> Mapping[str, Mapping[Any, Any]]:
+        """The names of projects by their keys."""
+        return projects.known_names(self._sql)
+
+    def count(self) -> int:
+        """How many items it has."""
+        tables = ("documents", "contexts", "vectors", "libraries")
+        return sum(self._sql.execute(f"SELECT count(*) FROM {each}").get for each in tables)
+
+    def present(self) -> Iterator[Version]:
+        """The present versions of all items."""
+        for shelf in self._shelves:
+            yield from shelf.present(self._sql)
+
+    def former(self) -> Iterator[tuple[Version, int]]:
+        """The whole history."""
+        return self._store.history.all(self._sql)
+
+    def body(self, version: Version, shelf: VersionedShelf) -> bytes:
+        """The packed body of a version."""
+        return self._store.history.body(self._sql, version, shelf.body)
+
+    def embeddings(self, version: Version, shelf: VersionedShelf) -> Mapping[int, bytes]:
+        """The embeddings of a present version's chunks."""
+        model = active_model(self._sql)
+        if model is None:
+            return {}
+        table = version.item.shelf.removesuffix("s")
+        return spans.embeddings(self._sql, table, model.key, shelf.owner(version))
+
+    def had(self, version: Version) -> bool:
+        """Whether the history has a version; then what replaced it came after it."""
+        return self._store.history.has(self._sql, version)
+
+    def changes(self) -> Iterator[LoggedChange]:
+        """The whole log."""
+        yield from logged_changes(self._sql)
+
+
+def logged_changes(sql: Sql, since: int = -1) -> Iterator[LoggedChange]:
+    """What the log says of transactions after a stamp, the newest first."""
+    for change, stamp, actor, action in sql.execute(
+        "SELECT change, stamp, actor, action FROM history_changes WHERE stamp > ? "
+        "ORDER BY stamp DESC",
+        (since,),
+    ):
+        undone, taken = None, TAKEN_BACK.fullmatch(action)
+        if taken:
+            known = "SELECT change FROM history_changes WHERE number = ?"
+            undone = sql.execute(known, (int(taken[2]),)).get
+        yield LoggedChange(change, stamp, actor, action, undone)
+
+
+class Merge:
     """One merge of `theirs` into `ours`, whose items `shelves` write."""
 
     def __init__(
         self,
         ours: OpenStore,
         shelves: Sequence[VersionedShelf],
-        theirs: OpenStore,
+        theirs: MergeSource,
         progress: ProgressCallback | None = None,
     ) -> None:
         self._ours, self._theirs, self._progress = ours, theirs, progress
@@ -58,7 +196,7 @@ class FileMerge:
         self._names: dict[str, list[str]] = {
             each: [] for each in ("added", "updated", "deleted", "lost")
         }
-        self._models: tuple[ModelRow, int] | None = None
+        self._model: ModelRow | None = None  # of both
         self._embedded = 0
         self._last = 0  # the last stamp of the other file's clock
         self._stamps: set[int] = set()  # of its versions
@@ -71,47 +209,48 @@ class FileMerge:
         except (ValueError, RecursionError) as error:  # InvalidInput, no UTF-8, no JSON …
             raise Damaged(f"one of its values is none that is ever written ({error})") from None
         return Merged(
-            path=str(self._theirs.file.path),
+            path=self._theirs.place,
             embedded=self._embedded,
             **{what: tuple(found) for what, found in self._names.items()},  # type: ignore[arg-type]
         )
 
     def _run(self) -> None:
-        with (
-            self._theirs.file.reading(limited=False) as other,
-            self._history.change("merge"),
-            self._ours.file.writing() as sql,
-        ):
-            self._last = self._clock(sql, other)
+        theirs = self._theirs
+        with self._history.change("merge"), self._ours.file.writing() as sql:
+            self._last = self._clock(sql)
             self._history.stamp(sql)
-            self._models = self._adopt_model(sql, other)
-            self._merge_stores(sql, other)
-            projects.merge(sql, other)
-            tables = ("documents", "contexts", "vectors", "libraries")
-            total = sum(other.execute(f"SELECT count(*) FROM {each}").get for each in tables)
-            present = chain.from_iterable(each.present(other) for each in self._shelves.values())
-            for done, version in enumerate(present):
+            self._model = self._adopt_model(sql)
+            self._merge_stores(sql)
+            for key, names in theirs.projects().items():
+                projects.unite(sql, key, names)
+            total = theirs.count()
+            for done, version in enumerate(theirs.present()):
                 if self._progress and done % _REPORT_EVERY == 0:
                     self._progress(Progress(step="merge", done=done, total=total))
-                self._merge_present(sql, other, version)
+                self._merge_present(sql, version)
             self._room = self._history.spare(sql)
-            for version, until in self._theirs.history.all(other):
-                self._merge_former(sql, other, version, until)
-            self._merge_changes(sql, other)
+            for version, until in theirs.former():
+                self._merge_former(sql, version, until)
+            self._merge_changes(sql)
             sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
+            sql.execute(
+                "INSERT INTO settings (name, value) VALUES (?, '1') ON CONFLICT (name) "
+                "DO UPDATE SET value = CAST(value AS INTEGER) + 1",
+                (MERGES,),
+            )
 
-    def _clock(self, sql: Sql, other: Sql) -> int:
+    def _clock(self, sql: Sql) -> int:
         """The last stamp of the other file; raises Damaged if it is ahead of ours and this machine.
 
         A file whose own clock is ahead already takes what others made with that in view.
         """
-        row = other.execute("SELECT clock FROM history_state").fetchone()
-        if row is None or row[0] < 0:
+        last = self._theirs.clock()
+        if last is None or last < 0:
             raise Damaged("its clock is missing, so nobody can say which change is the later")
         ours = clock.end_of_millisecond(sql.execute("SELECT clock FROM history_state").get)
-        if row[0] > min(max(clock.latest(self._history.wall_clock()), ours), clock.LAST):
-            raise Damaged(self._history.ahead(row[0]))
-        return int(row[0])
+        if last > min(max(clock.latest(self._history.wall_clock()), ours), clock.LAST):
+            raise Damaged(self._history.ahead(last))
+        return last
 
     def _checked_stamp(self, stamp: int, what: str) -> int:
         """A stamp of the other file; raises Damaged unless its clock has shown it."""
@@ -121,7 +260,7 @@ class FileMerge:
 
     # Items.
 
-    def _merge_present(self, sql: Sql, other: Sql, theirs: Version) -> None:
+    def _merge_present(self, sql: Sql, theirs: Version) -> None:
         """Take the version that the other file has, if it is the later one; else keep it."""
         self._check(theirs)
         shelf = self._shelves[theirs.item.shelf]
@@ -133,18 +272,18 @@ class FileMerge:
             deletions = (each for each in self._history.of(sql, theirs.item) if each.fields is None)
             latest = max(deletions, key=lambda each: each.order, default=None)
         if latest is not None and latest.order > theirs.order:
-            if self._keep(sql, other, theirs, max(latest.stamp, self._history.stamp(sql))):
+            if self._keep(sql, theirs, max(latest.stamp, self._history.stamp(sql))):
                 self._name("lost", sql, theirs)
             return
         with self._history.stamped(sql, theirs.stamp):
-            shelf.restore(theirs, shelf.checked(theirs, self._body(other, theirs)))
+            shelf.restore(theirs, shelf.checked(theirs, self._theirs.body(theirs, shelf)))
         if (now := shelf.find(sql, theirs.item)) is None or now.order != theirs.order:
             raise Damaged(f"{theirs.item.name!r:.100} is not what it says of itself")
-        self._take_embeddings(sql, other, theirs, now)
-        known = ours is not None and self._has(other, ours)
+        self._take_embeddings(sql, theirs, now)
+        known = ours is not None and self._theirs.had(ours)
         self._name("added" if ours is None else "updated" if known else "lost", sql, theirs)
 
-    def _merge_former(self, sql: Sql, other: Sql, theirs: Version, until: int) -> None:
+    def _merge_former(self, sql: Sql, theirs: Version, until: int) -> None:
         """Keep a former version of the other file; a deletion is made here if it is later."""
         if theirs.item.shelf not in self._shelves:
             raise Damaged(f"its history is of a shelf {theirs.item.shelf!r:.50}, which is none")
@@ -153,25 +292,24 @@ class FileMerge:
             raise Damaged(f"{theirs.item.name!r:.100} was replaced before it was there")
         ours = self._shelves[theirs.item.shelf].find(sql, theirs.item)
         if theirs.fields is None and ours is not None and ours.order < theirs.order:
-            known = self._has(other, ours)
+            known = self._theirs.had(ours)
             with self._history.stamped(sql, theirs.stamp):
                 self._shelves[theirs.item.shelf].remove(theirs.item)
             self._name("deleted" if known else "lost", sql, ours)
         elif ours is None or ours.order != theirs.order:
-            self._keep(sql, other, theirs, until, former=True)
+            self._keep(sql, theirs, until, former=True)
 
-    def _keep(
-        self, sql: Sql, other: Sql, theirs: Version, until: int, *, former: bool = False
-    ) -> bool:
+    def _keep(self, sql: Sql, theirs: Version, until: int, *, former: bool = False) -> bool:
         """Add a version of the other file to the history, unless it is there; whether it was added.
 
         A `former` one is left out if there is no room for it.
         """
-        if self._has(sql, theirs) or not self._history.keeps(sql):
+        if self._history.has(sql, theirs) or not self._history.keeps(sql):
             return False
-        body = None if theirs.fields is None else self._body(other, theirs)
+        shelf = self._shelves[theirs.item.shelf]
+        body = None if theirs.fields is None else self._theirs.body(theirs, shelf)
         if body is not None:
-            self._shelves[theirs.item.shelf].checked(theirs, body)
+            shelf.checked(theirs, body)
             size = len(encoded(theirs.fields).encode()) + len(body)
             if former and size > self._room:
                 return False
@@ -187,58 +325,40 @@ class FileMerge:
             raise Damaged(f"{version.item.name!r:.100} was deleted, and has a text")
         metadata.check(version.fields)
 
-    def _has(self, sql: Sql, version: Version) -> bool:
-        """Whether a file had a version; if the other one had ours, its own came after it."""
-        return bool(
-            sql.execute(
-                "SELECT EXISTS (SELECT 1 FROM history_versions WHERE shelf = ? AND place = ? "
-                "AND name = ? AND twin = ? AND stamp = ? AND digest = ?)",
-                (*version.item, version.stamp, version.digest),
-            ).get
-        )
-
-    def _body(self, other: Sql, version: Version) -> bytes:
-        stored = self._shelves[version.item.shelf].body
-        return self._theirs.history.body(other, version, stored)
-
     def _name(self, what: str, sql: Sql, version: Version) -> None:
         self._names[what].append(self._shelves[version.item.shelf].label(sql, version))
 
     # Embeddings, stores, and the log.
 
-    def _adopt_model(self, sql: Sql, other: Sql) -> tuple[ModelRow, int] | None:
-        """The model of both files, and its key in the other one; None if they differ.
+    def _adopt_model(self, sql: Sql) -> ModelRow | None:
+        """The model of both files; None if they differ.
 
         A file that has no model yet gets that of the other one, and its chunk sizes and precision.
         """
-        theirs = active_model(other)
+        theirs = self._theirs.model()
         if theirs is None:
             return None
         ours = active_model(sql)
         if ours is None:
-            every_model(other)
-            size, overlap = self._theirs.encoder.sizes(other)
+            size, overlap = theirs.chunk_size, theirs.chunk_overlap
             if not 16 <= size <= 2000 or not 0 <= overlap <= size // 2:
                 raise Damaged(f"its chunks of {size} tokens, {overlap} of them twice, are none")
-            ours = self._ours.encoder.adopt(sql, theirs, size, overlap, precision(other))
-        return (ours, theirs.key) if ours[1:] == theirs[1:] else None
+            ours = self._ours.encoder.adopt(sql, *theirs)
+        return ours if ours[1:] == theirs.model[1:] else None
 
-    def _take_embeddings(self, sql: Sql, other: Sql, theirs: Version, ours: Version) -> None:
+    def _take_embeddings(self, sql: Sql, theirs: Version, ours: Version) -> None:
         """Store the other file's embeddings of a version that was taken from it."""
         index = self._indexes.get(theirs.item.shelf)
-        if index is None or self._models is None:
+        if index is None or self._model is None:
             return
-        model, their_model = self._models
         shelf = self._shelves[theirs.item.shelf]
-        table = theirs.item.shelf.removesuffix("s")
-        found = spans.embeddings(other, table, their_model, shelf.owner(theirs))
-        self._embedded += index.settle_positions(sql, model, shelf.owner(ours), found)
+        found = self._theirs.embeddings(theirs, shelf)
+        self._embedded += index.settle_positions(sql, self._model, shelf.owner(ours), found)
 
-    def _merge_stores(self, sql: Sql, other: Sql) -> None:
+    def _merge_stores(self, sql: Sql) -> None:
         """Make the stores that are missing; of two metrics the one of the older store counts."""
         changed = False
-        rows: list[Any] = other.execute("SELECT name, metric, stamp FROM stores").fetchall()
-        for name, metric, stamp in rows:
+        for name, metric, stamp in self._theirs.stores():
             self._checked_stamp(stamp, f"its store {name!r:.100}")
             if metric not in METRICS or not name.strip():
                 raise Damaged(f"its store {name!r:.100} is not what was written")
@@ -256,7 +376,7 @@ class FileMerge:
         if changed:
             self._ours.vector_store.rebuild(sql)
 
-    def _merge_changes(self, sql: Sql, other: Sql) -> None:
+    def _merge_changes(self, sql: Sql) -> None:
         """Add the log of the other file, as far as it says anything and there is room for it.
 
         What is noted of one of our own stamps does not become part of another change of ours.
@@ -264,10 +384,8 @@ class FileMerge:
         if not self._history.keeps(sql):
             return
         room = MOST_CHANGES - sql.execute("SELECT count(*) FROM history_changes").get
-        undos = dict[int, re.Match[str]]()
-        for change, stamp, actor, action in other.execute(
-            "SELECT change, stamp, actor, action FROM history_changes ORDER BY stamp DESC"
-        ):
+        undos = dict[int, tuple[str, int | None]]()
+        for change, stamp, actor, action, undone in self._theirs.changes():
             self._checked_stamp(stamp, "a change")
             if room <= 0 or stamp not in self._stamps:
                 continue
@@ -279,14 +397,12 @@ class FileMerge:
             )
             room -= sql.changes()
             if sql.changes() and (taken := TAKEN_BACK.fullmatch(action)):
-                undos[sql.last_insert_rowid()] = taken
-        for row, taken in undos.items():  # the number of a change is another one in each file
-            known = "SELECT change FROM history_changes WHERE number = ?"
-            change = other.execute(known, (int(taken[2]),)).get
+                undos[sql.last_insert_rowid()] = taken[1], undone
+        for row, (word, undone) in undos.items():  # a change's number differs in each file
             number = sql.execute(
-                "SELECT min(number) FROM history_changes WHERE change = ?", (change,)
+                "SELECT min(number) FROM history_changes WHERE change = ?", (undone,)
             ).get
             sql.execute(
                 "UPDATE history_changes SET action = ? WHERE number = ?",
-                (f"{taken[1]} {number}" if number else taken[1], row),
+                (f"{word} {number}" if number else word, row),
             )

@@ -337,12 +337,27 @@ class History:
         chosen = "WHERE stamp IN (SELECT value FROM json_each(?)) ORDER BY number"
         return _versions(sql, chosen, (json.dumps(list(stamps)),))
 
-    def all(self, sql: Sql) -> Iterator[tuple[Version, int]]:
-        """Every former version and up to when it was the present one, those of last first."""
+    def all(self, sql: Sql, since: int = -1) -> Iterator[tuple[Version, int]]:
+        """Every former version and up to when it was the present one, those of last first.
+
+        With `since` those that were the present ones after this stamp.
+        """
         for *row, until in sql.execute(
-            f"{_SELECT.replace(' FROM', ', until FROM')} ORDER BY until DESC, number DESC"
+            f"{_SELECT.replace(' FROM', ', until FROM')} WHERE until > ? "
+            "ORDER BY until DESC, number DESC",
+            (since,),
         ):
             yield _version(row), until
+
+    def has(self, sql: Sql, version: Version) -> bool:
+        """Whether a version is kept."""
+        return bool(
+            sql.execute(
+                "SELECT EXISTS (SELECT 1 FROM history_versions WHERE shelf = ? AND place = ? "
+                "AND name = ? AND twin = ? AND stamp = ? AND digest = ?)",
+                (*version.item, version.stamp, version.digest),
+            ).get
+        )
 
     def has_body(self, sql: Sql, name: bytes | None) -> bool:
         """Whether a body is kept."""

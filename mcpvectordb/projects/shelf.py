@@ -147,7 +147,7 @@ class Projects:
             return self.resolve(folder, remember=new or not name.strip()).name
         checked_name(given)
         with self._file.reading() as sql:
-            every = _all(sql)
+            every = known_names(sql)
             known = {_current(sql, names) for names in every.values()}
             used = _is_used(sql, given)
             former = next((names for names in every.values() if given in names), None)
@@ -178,7 +178,7 @@ class Projects:
         """All projects that a folder was resolved to, or that were named, the last used first."""
         with self._file.reading() as sql:
             keys: dict[str, list[str]] = {}
-            for key, names in _all(sql).items():
+            for key, names in known_names(sql).items():
                 keys.setdefault(_current(sql, names), []).append(key)
             found = []
             for name, known in keys.items():
@@ -208,8 +208,8 @@ class Projects:
         """
         old, new = self._known(name), checked_name(to)
         with self._file.reading() as sql:
-            begun = any(old in names and new in names for names in _all(sql).values())
-            known = {_current(sql, names) for names in _all(sql).values()}
+            begun = any(old in names and new in names for names in known_names(sql).values())
+            known = {_current(sql, names) for names in known_names(sql).values()}
             if not begun and (new in known or _is_used(sql, new)):
                 raise InvalidInput(f"there is a project {quoted(new)} already: merge them instead")
         return self._put_into(old, new, progress)
@@ -241,7 +241,7 @@ class Projects:
             key = self._known_key(sql, found)
         key = key or self._asked_key(found)
         with self._file.writing() as sql:
-            for each, names in _all(sql).items():
+            for each, names in known_names(sql).items():
                 left = each.removeprefix("path:")
                 if each != left and _current(sql, names) == project and not os.path.isdir(left):  # noqa: PTH112
                     _forget(sql, each)
@@ -255,7 +255,7 @@ class Projects:
     def _put_into(self, old: str, new: str, progress: ProgressCallback | None) -> int:
         with self._history.change("rename project"):
             with self._file.writing() as sql:
-                for key, names in _all(sql).items():
+                for key, names in known_names(sql).items():
                     if _current(sql, names) == old:
                         _remember(sql, key, {**names, new: _next_stamp(sql)})
                 total = self._memories.count(project=old)
@@ -294,18 +294,12 @@ class Projects:
         """
         if names := _names(sql, folders.path_key(found.home)):
             return _current(sql, names)
-        taken = {name for each in _all(sql).values() for name in each}
+        taken = {name for each in known_names(sql).values() for name in each}
         name, number = found.first_name, 1
         while name in taken:
             number += 1
             name = f"{found.first_name}-{number}"
         return name
-
-
-def merge(sql: Sql, other: Sql) -> None:
-    """Take the projects of another file, too; raises Damaged for values that are never written."""
-    for key, theirs in _all(other).items():
-        unite(sql, key, theirs)
 
 
 def unite(sql: Sql, key: str, theirs: Mapping[Any, Any]) -> None:
@@ -324,7 +318,7 @@ def _later(some: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]
 
 def _folders(sql: Sql) -> dict[str, str]:
     """The names of projects by the folders that they are known to be in."""
-    every = {key: _current(sql, names) for key, names in _all(sql).items()}
+    every = {key: _current(sql, names) for key, names in known_names(sql).items()}
     found = {key.removeprefix("path:"): name for key, name in every.items() if key[:5] == "path:"}
     for folder, known in _rows(sql, REPOSITORY):
         if name := every.get(f"git:{known.get('first')}"):
@@ -354,7 +348,7 @@ def _is_used(sql: Sql, name: str) -> bool:
     return bool(sql.execute(f"SELECT {found}", (name, *inside(name))).get)
 
 
-def _all(sql: Sql) -> dict[str, dict[str, int]]:
+def known_names(sql: Sql) -> dict[str, dict[str, int]]:
     """The names of each key."""
     return {key: names for key, names in _rows(sql, PROJECT) if names}
 
@@ -382,7 +376,9 @@ def _remember(sql: Sql, key: str, names: Mapping[str, int]) -> None:
 
 def _next_stamp(sql: Sql) -> int:
     """A stamp after all that names of projects have, and not before the file's clock."""
-    last = max((stamp for names in _all(sql).values() for stamp in names.values()), default=0)
+    last = max(
+        (stamp for names in known_names(sql).values() for stamp in names.values()), default=0
+    )
     return max(last + 1, int(sql.execute("SELECT clock FROM history_state").get))
 
 
