@@ -88,6 +88,8 @@ class Config:
                         filters
     history_days        days for which versions that were replaced or deleted are kept; 0 keeps none
     history_share       the share of the file that they may take, 0 to 1; the oldest are dropped
+    remote_passphrase   what encrypts the bundles of remotes that are encrypted and have no file
+                        with a passphrase
     max_image_bytes     largest image of a memory
     max_image_bytes_total  largest sum of all images of a memory
     reranker            the model that reranks; "" is the cross-encoder of the extra quality
@@ -128,6 +130,7 @@ class Config:
     indexed_metadata: str = "status,agent_name,task_name,project,report_type"
     history_days: float = 30.0
     history_share: float = 0.1
+    remote_passphrase: str = field(default="", repr=False)
     max_image_bytes: int = 10 * 2**20
     max_image_bytes_total: int = 100 * 2**20
     reranker: str = ""

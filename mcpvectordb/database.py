@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mcpvectordb.postgres import Published
     from mcpvectordb.projects.shelf import Projects, ProjectScope
     from mcpvectordb.records import Chunk, Mode, Results
+    from mcpvectordb.remotes.shelf import Remotes
     from mcpvectordb.search.both import Kind, Query
     from mcpvectordb.search.records import Context, Duplicates, LineMatches, Projection, Quotation
     from mcpvectordb.transfer.export import ExportFormat
@@ -165,6 +166,18 @@ class Database:
         from mcpvectordb.projects.shelf import Projects
 
         return Projects(self._store, lambda: self.documents, self.memories)
+
+    @cached_property
+    def remotes(self) -> Remotes:
+        """Places through which copies of this file on other machines exchange what changed."""
+        from mcpvectordb.remotes.shelf import Remotes
+
+        return Remotes(
+            self._store,
+            lambda: self._versioned,
+            self._forget_items,
+            lambda: self.documents.unpublished.clean(),
+        )
 
     def _scope(self, project: str | None) -> ProjectScope | None:
         return None if project is None else self.projects.scope(project)
@@ -399,7 +412,8 @@ class Database:
 
         Nothing of it stays in the file: the indexes and the file are written anew, which takes as
         long as `compact`. Raises NotFound, and InvalidInput for a name of several items. Copies of
-        the file still have it, and merging one brings it back.
+        the file still have it, and merging one brings it back; machines with which the file
+        exchanges (`remotes`) forget it at their next exchange.
         """
         items = self._history_items(name)
         if len(items) > 1:
@@ -410,10 +424,17 @@ class Database:
                 f"{name!r:.200} is a library: name its documents one by one, or remove it "
                 "(`library remove`), then turn history off and compact the file"
             )
-        versions = self._timeline.forget(items[0])
+        same = self._timeline.same(items[0])
+        self.remotes.forgotten(same, done=False)
+        versions = self._forget_items(same)
+        self.remotes.forgotten(same, done=True)
+        return Forgotten(name=name, versions=versions)
+
+    def _forget_items(self, items: Mapping[Item, int]) -> int:
+        versions = sum(self._timeline.forget(*each) for each in items.items())
         self.compact()
         self._file.check_log_is_empty()
-        return Forgotten(name=name, versions=versions)
+        return versions
 
     def keep_history(self, on: bool) -> None:
         """Keep what is replaced and deleted from now on, or delete it and keep nothing more."""
@@ -622,6 +643,8 @@ class Database:
 
     def close(self) -> None:
         """Close the file; the last process to close it leaves a single file without a log."""
+        if "remotes" in self.__dict__:
+            self.remotes.close()
         if "documents" in self.__dict__:
             self.documents.close()
         self._store.close()

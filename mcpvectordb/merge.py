@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from mcpvectordb import metadata
 from mcpvectordb.errors import Damaged
 from mcpvectordb.history import clock
-from mcpvectordb.history.log import MOST_CHANGES, shown
+from mcpvectordb.history.log import MOST_CHANGES, count_merge, shown
 from mcpvectordb.history.records import Merged
 from mcpvectordb.history.timeline import TAKEN_BACK
 from mcpvectordb.history.versions import Version, VersionedShelf, body_name, encoded
@@ -40,8 +40,6 @@ from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.store import OpenStore
 
 _REPORT_EVERY = 500
-MERGES = "merges"
-"""The setting that counts merges: what they bring may be older than what was here before."""
 
 
 class ModelSettings(NamedTuple):
@@ -233,11 +231,7 @@ class Merge:
                 self._merge_former(sql, version, until)
             self._merge_changes(sql)
             sql.execute("UPDATE history_state SET clock = max(clock, ?)", (self._last,))
-            sql.execute(
-                "INSERT INTO settings (name, value) VALUES (?, '1') ON CONFLICT (name) "
-                "DO UPDATE SET value = CAST(value AS INTEGER) + 1",
-                (MERGES,),
-            )
+            count_merge(sql)
 
     def _clock(self, sql: Sql) -> int:
         """The last stamp of the other file; raises Damaged if it is ahead of ours and this machine.

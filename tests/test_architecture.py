@@ -44,6 +44,7 @@ LAYERS = (
     "postgres",
     "transfer",
     "merge",
+    "remotes",
     "database",
     "recovery",
     "hooks",

@@ -7,19 +7,17 @@ this user's data folder, which the system unlocks when the process ends in whate
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from mcpvectordb.config import Config
 from mcpvectordb.errors import MCPVectorDBError, Unreadable
 from mcpvectordb.history.log import acting_as
 from mcpvectordb.ingest.folders import IGNORE_FILES
+from mcpvectordb.storage.lock import locked
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -131,7 +129,7 @@ class FolderFollower:
                 if not (roots := self._roots()):
                     self.state = {}
                     continue
-                lock = lock or _locked(self._database)
+                lock = lock or locked(self._database, "following")
                 if lock is None:
                     self.state = dict.fromkeys(roots, ELSEWHERE)
                     continue
@@ -172,31 +170,3 @@ class FolderFollower:
             self.state[name] = str(error)
             if not self._stop.is_set():
                 log.warning("%s was not synced: %s", name, error)
-
-
-def _locked(database: Path) -> IO[bytes] | None:
-    """A file that no other process of this machine has locked for this database; None if one has.
-
-    It is locked as long as it is open.
-    """
-    if str(database) == ":memory:":
-        return open(os.devnull, "rb")  # noqa: PTH123 - nobody else can have it
-    # By what it is, not by its name: systems that take letters of either case have many for it.
-    found = database.stat()
-    key = hashlib.sha256(f"{found.st_dev}:{found.st_ino}".encode()).hexdigest()
-    path = Config.data_folder() / "following" / f"{key}.lock"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = path.open("ab")
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    return file

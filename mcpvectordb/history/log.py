@@ -32,6 +32,8 @@ from mcpvectordb.text import json_text
 
 ROOM = 1_000_000  # bytes of versions that even the smallest file may have
 MOST_CHANGES = 100_000  # rows of history_changes
+MERGES = "merges"
+"""The setting that counts how often versions came that may be older than others before them."""
 LONGEST_ACTOR = 200  # characters of a name, which clients choose
 # After every so many changes or versions it is seen whether there are others to drop, and how many
 # are dropped at most then: more than were added.
@@ -266,12 +268,12 @@ class History:
         ).get
         return int(size or 0)
 
-    def forget(self, sql: Sql, item: Item) -> int:
-        """Delete all that is kept of an item; the number of versions."""
+    def forget(self, sql: Sql, item: Item, until: int = clock.LAST) -> int:
+        """Delete all that is kept of an item, up to a stamp; the number of versions."""
         rows: list[Any] = sql.execute(
-            f"DELETE FROM history_versions WHERE {_ITEM} "
+            f"DELETE FROM history_versions WHERE {_ITEM} AND stamp <= ? "
             "RETURNING octet_length(coalesce(fields, '')), body",
-            item,
+            (*item, until),
         ).fetchall()
         for size, body in rows:
             self._weigh(sql, -size - self._drop_body(sql, body))
@@ -421,6 +423,7 @@ class History:
                     )
             sql.execute("DROP TABLE mended")
             sql.execute(f"UPDATE history_state SET clock = max(clock, ({_NEWEST}))")
+            count_merge(sql)
 
     def rebuild(self, sql: Sql) -> None:
         """Delete versions that cannot be read, and count again what the others take."""
@@ -494,6 +497,15 @@ _NEWEST = "SELECT max({})".format(
         if table != "history_state"
     )
 )
+
+
+def count_merge(sql: Sql) -> None:
+    """Note that there are versions whose stamps do not say when they came."""
+    sql.execute(
+        "INSERT INTO settings (name, value) VALUES (?, '1') ON CONFLICT (name) "
+        "DO UPDATE SET value = CAST(value AS INTEGER) + 1",
+        (MERGES,),
+    )
 
 
 def clear(sql: Sql) -> None:

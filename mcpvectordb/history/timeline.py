@@ -131,19 +131,30 @@ class Timeline:
             raise NotFound(f"nothing has, or had, the name {quoted(name)}")
         return found
 
-    def forget(self, item: Item) -> int:
-        """Delete an item and all of its versions, also those of other names that it had."""
+    def same(self, item: Item) -> dict[Item, int]:
+        """An item, and those that a document was under the names that it had; until which stamp."""
+        with self._file.reading(limited=False) as sql:
+            found = {item: int(sql.execute("SELECT clock FROM history_state").get)}
+            if item.shelf == "documents":
+                ids = {each.local.get("id") for each in self.versions(sql, item)} - {None}
+                rows = sql.execute(
+                    "SELECT shelf, place, name, twin, max(until) FROM history_versions "
+                    "WHERE shelf = ? AND fields ->> '$.local.id' IN "
+                    "(SELECT value FROM json_each(?)) GROUP BY place, name, twin",
+                    (item.shelf, json.dumps(list(ids))),
+                )
+                found = {Item(*former): until for *former, until in rows} | found
+            return found
+
+    def forget(self, item: Item, until: int) -> int:
+        """Delete what an item was up to a stamp; the number of former versions."""
+        shelf = self._shelves[item.shelf]
         with self._file.writing() as sql:
-            ids = {each.local.get("id") for each in self.versions(sql, item)} - {None}
-            rows = sql.execute(
-                "SELECT DISTINCT shelf, place, name, twin FROM history_versions WHERE shelf = ? "
-                "AND fields ->> '$.local.id' IN (SELECT value FROM json_each(?))",
-                (item.shelf, json.dumps(list(ids))),
-            )
-            former = {Item(*row) for row in rows} if item.shelf == "documents" else set()
-            with self._history.suspended(sql):
-                self._shelves[item.shelf].remove(item)
-            return sum(self._history.forget(sql, each) for each in {item} | former)
+            present = shelf.find(sql, item)
+            if present is not None and present.stamp <= until:
+                with self._history.suspended(sql):
+                    shelf.remove(item)
+            return self._history.forget(sql, item, until)
 
     def diff(self, number: int, items: Collection[Item] | None = None) -> str:
         """What a change did to texts and fields of all items, or of some, as a unified diff."""

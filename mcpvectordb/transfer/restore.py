@@ -81,7 +81,7 @@ class Restore:
 
     def _begin(self, headers: list[Line]) -> None:
         """Give a file without texts the model and the settings of the exported one."""
-        made_by, *settings = _model(headers[0])
+        made_by, *settings = model_of_header(headers[0])
         if not self._report.dry_run:
             # What a killed import left has ids that are to come again.
             self._target.documents.unpublished.clean()
@@ -329,7 +329,7 @@ class Restore:
                 self._report.skip(item.name, OTHER_VERSION)
 
 
-def _model(header: Line) -> tuple[ModelRow | None, Any, Any, Any]:
+def model_of_header(header: Line) -> tuple[ModelRow | None, Any, Any, Any]:
     """The model of an exported file, None if it had none; its chunk sizes and precision."""
     found, settings = header.get("model"), header.get("settings")
     if found is None:
