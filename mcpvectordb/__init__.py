@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     from mcpvectordb.records import Source as Source
     from mcpvectordb.records import Stats as Stats
     from mcpvectordb.records import Synced as Synced
+    from mcpvectordb.remotes.records import Exchanged as Exchanged
+    from mcpvectordb.remotes.records import Remote as Remote
     from mcpvectordb.search.records import Context as Context
     from mcpvectordb.search.records import Duplicates as Duplicates
     from mcpvectordb.search.records import LineMatch as LineMatch
@@ -125,6 +127,7 @@ _HOMES = {
         Backlog Chunk Condition Coverage Document DocumentHeading Embedded Explained Exported
         Hit Ingested Library Page PassedOver Place Progress Results Scores Source Stats Synced
     """,
+    "remotes.records": "Exchanged Remote",
     "search.records": "Context Duplicates LineMatch LineMatches Projection Quotation",
     "storage.dialect": "is_database_url",
     "text.distinguishing": "distinguishing_words",

@@ -279,8 +279,6 @@ class Merge:
 
     def _merge_former(self, sql: Sql, theirs: Version, until: int) -> None:
         """Keep a former version of the other file; a deletion is made here if it is later."""
-        if theirs.item.shelf not in self._shelves:
-            raise Damaged(f"its history is of a shelf {theirs.item.shelf!r:.50}, which is none")
         self._check(theirs)
         if self._checked_stamp(until, f"{theirs.item.name!r:.100}") < theirs.stamp:
             raise Damaged(f"{theirs.item.name!r:.100} was replaced before it was there")
@@ -314,6 +312,8 @@ class Merge:
 
     def _check(self, version: Version) -> None:
         """Raise Damaged unless a version of the other file has a stamp, and JSON as its fields."""
+        if version.item.shelf not in self._shelves:
+            raise Damaged(f"its history is of a shelf {version.item.shelf!r:.50}, which is none")
         self._stamps.add(self._checked_stamp(version.stamp, f"{version.item.name!r:.100}"))
         if version.fields is None and version.body is not None:
             raise Damaged(f"{version.item.name!r:.100} was deleted, and has a text")

@@ -77,6 +77,7 @@ def serve(options: Options) -> None:
     # It begins when the model has been loaded, after the handshake, or with the first ingest.
     db.embed_in_background(wait=EMBED_SECONDS, start=False)
     db.documents.follow(delay=FOLLOW_AFTER)
+    db.remotes.follow(delay=FOLLOW_AFTER)
     try:
         from mcpvectordb_server.server import Service
 

@@ -22,7 +22,7 @@ from mcpvectordb.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from mcpvectordb import HistoryEntry, Merged
+    from mcpvectordb import Exchanged, HistoryEntry, Merged
 
 _SHOWN = 10  # items of a change that are listed; --json has up to a hundred
 
@@ -154,7 +154,7 @@ def merge(other: Path, as_json: bool) -> None:
     """
     with opened(make=True) as db, bar("merging", "items") as move:
         done = db.merge(other, progress=move)
-    show_result(done, _merged(done), [_unembedded(done)], as_json=as_json)
+    show_result(done, merged_lines(done), [_unembedded(done)], as_json=as_json)
 
 
 @click.command("sync-with")
@@ -165,12 +165,13 @@ def sync_with(other: Path, as_json: bool) -> None:
     with opened() as db, bar("merging", "items") as move:
         done = db.sync_with(other, progress=move)
         here = db.path
-    lines = [f"{here}:", *_merged(done[0]), f"{other}:", *_merged(done[1])]
+    lines = [f"{here}:", *merged_lines(done[0]), f"{other}:", *merged_lines(done[1])]
     both = {"here": done[0], "other": done[1]}
     show_result(both, lines, map(_unembedded, done), as_json=as_json)
 
 
-def _merged(done: Merged) -> Iterator[str]:
+def merged_lines(done: Merged | Exchanged) -> Iterator[str]:
+    """What a merge did."""
     for what, names in (
         ("added", done.added),
         ("updated", done.updated),

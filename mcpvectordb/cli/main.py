@@ -67,6 +67,7 @@ COMMANDS = {
     ),
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
+    "remote": ("remotes", "Let copies on other machines exchange what changed"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
     "model": ("models", "List, fetch, add, change and remove embedding models"),
     "web": ("server", "Look into the database in a browser"),
@@ -108,6 +109,7 @@ MEANT = {
     "models": "model list",
     "memory": "memories list",
     "projects": "project list",
+    "remotes": "remote list",
 }
 
 

@@ -39,6 +39,8 @@ class Tuning(Record):
     removals_per_write: int = 50  # documents that one transaction removes
     notes_per_write: int = 500  # small updates that one transaction writes
     rows_per_page: int = 1000  # stored rows that are read at once
+    bundle_bytes: int = 16_000_000  # of JSON in a bundle for other machines, or one item
+    bundles: int = 32  # of one machine, until they become fewer
     mtime_tick_ns: int = 20_000_000  # two changes of a file within it may get the same time
     coarse_mtime_tick_ns: int = 2_000_000_000  # the same where whole seconds are stored
 

@@ -124,7 +124,9 @@ class Bundle(NamedTuple):
             header=said["header"],
             stores=[(str(name), str(by), _number(stamp)) for name, by, stamp in said["stores"]],
             projects={str(key): dict(names) for key, names in said["projects"].items()},
-            forgotten={str(key): _number(stamp) for key, stamp in said["forgotten"].items()},
+            forgotten={
+                bytes.fromhex(key).hex(): _number(stamp) for key, stamp in said["forgotten"].items()
+            },
             changes=[
                 LoggedChange(
                     _number(change),
@@ -276,10 +278,10 @@ def _decrypted(content: bytes, passphrase: str) -> bytes:
         raise InvalidInput("it cannot be read with this passphrase, or was changed since") from None
 
 
-def require_encryption() -> None:
-    """Raise InvalidInput unless the library that encrypts is installed."""
+def verifier(passphrase: str, salt: bytes) -> str:
+    """A text that tells whether a passphrase is the same, and not which; raises InvalidInput."""
     try:
-        import nacl.secret  # noqa: F401
+        return hashlib.sha256(_key(passphrase, salt)).hexdigest() if passphrase else ""
     except ImportError:
         raise InvalidInput(
             "encrypted remotes need the extra: pip install 'mcpvectordb[encryption]'"

@@ -11,7 +11,6 @@ every version of the item that comes later.
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import tempfile
 import uuid
@@ -25,7 +24,7 @@ from mcpvectordb.errors import Damaged, InvalidInput, MCPVectorDBError
 from mcpvectordb.history import clock
 from mcpvectordb.history.log import MERGES
 from mcpvectordb.history.records import Merged
-from mcpvectordb.history.versions import Item, Version, VersionedShelf, encoded
+from mcpvectordb.history.versions import Item, Version, VersionedShelf
 from mcpvectordb.index import spans
 from mcpvectordb.index.chunks import active_model, precision
 from mcpvectordb.merge import Merge, logged_changes
@@ -39,12 +38,6 @@ from mcpvectordb.remotes.targets import NAME, Target
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.new_file import create_private
 from mcpvectordb.store import OpenStore
-
-PART = 16_000_000
-"""About how many bytes of JSON a bundle has at most, unless one item has more."""
-
-MANY = 32
-"""So many bundles of one machine become fewer."""
 
 _TIER = 4  # one that is so many times as large as all that are newer is left as it is
 _BATCH = 64_000_000  # bytes of bundles that are read before they are merged in their order
@@ -213,7 +206,7 @@ class Exchange:
 
     def _merge(self, name: str, bundle: Bundle, progress: ProgressCallback | None) -> None:
         """Merge a bundle in one transaction, or refuse it as a whole."""
-        items = {each.version.item: digest_of(each.version.item) for each in bundle.versions}
+        items = {each.version.item: state.digest_of(each.version.item) for each in bundle.versions}
         with self._state.sql() as sql:
             deleted = state.deletions(sql, items.values(), "item")
             gone = dict(sql.execute("SELECT item, stamp FROM forgotten"))
@@ -235,7 +228,8 @@ class Exchange:
             return
         if not self._merged:
             self._renew_token()
-        self._note(bundle, name, self._stored[name], records_of(bundle))
+        row = self._row(bundle, name, self._stored[name])
+        self._note(row, records_of(bundle), bundle.forgotten)
         self._merged.append(done)
 
     def _apply_forgotten(self) -> None:
@@ -247,7 +241,7 @@ class Exchange:
         found: dict[Item, int] = {}
         with self._store.file.reading(limited=False) as sql:
             for version, _ in versions(self._store, self._shelves, sql, -1):
-                until = due.get(digest_of(version.item), -1)
+                until = due.get(state.digest_of(version.item), -1)
                 if version.stamp <= until:
                     found[version.item] = until
         self._forget(found)
@@ -274,7 +268,7 @@ class Exchange:
         first = min((each.sequence for each in own if not _stood_for(each, left)), default=0)
         before = self._remote.since
         with tempfile.TemporaryDirectory(dir=self._state.folder) as outbox:
-            prepared = list[tuple[Bundle, list[SentRecord], Path]]()
+            prepared = list[tuple[BundleRow, list[SentRecord], Mapping[str, int]]]()
             with (
                 self._state.sql(write=False) as known,
                 self._store.file.reading(limited=False) as sql,
@@ -299,20 +293,19 @@ class Exchange:
                         clock=last,
                     )
                     name, content = numbered.encode(self._passphrase, self._remote.salt)
-                    create_private(path := Path(outbox) / name, content)
-                    records = list(records_of(numbered))
-                    prepared.append((numbered._replace(versions=[]), records, path))
+                    create_private(Path(outbox) / name, content)
+                    row = self._row(numbered, name, len(content))
+                    prepared.append((row, list(records_of(numbered)), numbered.forgotten))
             if prepared or replaced:
                 self._renew_token()
-            for numbered, records, path in prepared:
-                self._target.change({path.name: path.read_bytes()}, [])
-                self._note(numbered, path.name, path.stat().st_size, records)
+            for row, records, gone in prepared:
+                self._target.change({row.name: (Path(outbox) / row.name).read_bytes()}, [])
+                self._note(row, records, gone)
                 self._sent += 1
                 self._items += sum(each.item != b"" for each in records)
-                self._bytes += path.stat().st_size
-        gone = [each.name for each in own if each.number in replaced]
-        if gone:
-            self._target.change({}, gone)
+                self._bytes += row.size
+        if replaced:
+            self._target.change({}, [each.name for each in own if each.number in replaced])
         with self._state.sql() as known:
             state.mark_gone(known, replaced, replaced)
             known.execute(
@@ -335,24 +328,28 @@ class Exchange:
             "WHERE remote = ? AND writer = ?",
             (self._remote.name, self._remote.writer),
         ).get
-        if len(there) >= MANY:
-            total = 0
-            for count, each in enumerate(reversed(there)):
-                if count >= MANY // 2 and each.size > _TIER * total:
-                    break
-                total += each.size
-                start = min(each.sequence, start or each.sequence)
+        many, run, total = self._store.tuning.bundles, list[BundleRow](), 0
+        for each in reversed(there):
+            if each.is_full or (len(run) >= many // 2 and each.size > _TIER * total):
+                break
+            run.append(each)
+            total += each.size
+        if sum(not each.is_full for each in there) >= many and len(run) >= many // 2:
+            start = min(run[-1].sequence, start or run[-1].sequence)
         return [each for each in there if start is not None and each.sequence >= start]
 
-    def _note(self, bundle: Bundle, name: str, size: int, records: Iterable[SentRecord]) -> None:
-        """Note a bundle that was written or merged, and what is in it."""
-        row = BundleRow(
+    def _row(self, bundle: Bundle, name: str, size: int) -> BundleRow:
+        content = sum(map(size_of, bundle.versions))
+        return BundleRow(
             0, self._remote.name, name, size, bundle.writer, bundle.machine, bundle.sequence,
-            bundle.first,
+            bundle.first, int(content > self._store.tuning.bundle_bytes),
         )  # fmt: skip
+
+    def _note(self, row: BundleRow, records: Iterable[SentRecord], gone: Mapping[str, int]) -> None:
+        """Note a bundle that was written or merged, what is in it, and what it says is gone."""
         with self._state.sql() as sql:
             state.add_bundle(sql, row, records)
-            forgotten = {bytes.fromhex(item): stamp for item, stamp in bundle.forgotten.items()}
+            forgotten = {bytes.fromhex(item): stamp for item, stamp in gone.items()}
             state.forget(sql, forgotten, done=False)
 
 
@@ -384,7 +381,7 @@ class Outgoing:
         log = {each.stamp: each for each in logged_changes(self._sql, since)}
         bundle, size = self._first(), 0
         for sent in self._versions(since, deleted):
-            if size > PART:
+            if size > self._store.tuning.bundle_bytes:
                 yield bundle, False
                 bundle, size = _empty(bundle.header), 0
             bundle.versions.append(sent)  # type: ignore[attr-defined]
@@ -413,14 +410,14 @@ class Outgoing:
         )
         due = {each.record for each in records_of(every) if self._wanted(each.record)}
         return every._replace(
-            stores=[each for each in stores if _digest("store", each) in due],
+            stores=[each for each in stores if state.digest("store", each) in due],
             projects={
                 each: names for each, names in every.projects.items()
-                if _digest("project", [each, names]) in due
+                if state.digest("project", [each, names]) in due
             },
             forgotten={
                 each: stamp for each, stamp in every.forgotten.items()
-                if _digest("forgotten", [each, stamp]) in due
+                if state.digest("forgotten", [each, stamp]) in due
             },
         )  # fmt: skip
 
@@ -429,7 +426,9 @@ class Outgoing:
         found = versions(self._store, self._shelves.values(), self._sql, since)
         for version, until in chain(found, ((each, each.stamp) for each in deleted)):
             record = _record(version)
-            if record in done or version.stamp <= self._forgotten.get(digest_of(version.item), -1):
+            if record in done or version.stamp <= self._forgotten.get(
+                state.digest_of(version.item), -1
+            ):
                 continue
             if self._wanted(record):
                 done.add(record)
@@ -466,17 +465,8 @@ def _empty(header: Mapping[str, Any]) -> Bundle:
     return Bundle("", "", 0, 0, 0, header, [], {}, {}, [], [])
 
 
-def _digest(kind: str, value: Any) -> bytes:
-    return hashlib.sha256(encoded([kind, value]).encode("utf-8", "surrogatepass")).digest()[:16]
-
-
-def digest_of(item: Item) -> bytes:
-    """What stands for an item, where its name must not be seen."""
-    return _digest("item", item)
-
-
 def _record(version: Version) -> bytes:
-    return _digest("version", [*version.item, version.stamp, version.digest.hex()])
+    return state.digest("version", [*version.item, version.stamp, version.digest.hex()])
 
 
 def records_of(bundle: Bundle) -> Iterator[SentRecord]:
@@ -484,10 +474,10 @@ def records_of(bundle: Bundle) -> Iterator[SentRecord]:
     for sent in bundle.versions:
         version = sent.version
         deleted = version.item if version.fields is None else None
-        yield SentRecord(_record(version), digest_of(version.item), deleted, version.stamp)
+        yield SentRecord(_record(version), state.digest_of(version.item), deleted, version.stamp)
     for store in bundle.stores:
-        yield SentRecord(_digest("store", store), b"", None, 0)
+        yield SentRecord(state.digest("store", store), b"", None, 0)
     for project in bundle.projects.items():
-        yield SentRecord(_digest("project", project), b"", None, 0)
+        yield SentRecord(state.digest("project", project), b"", None, 0)
     for forgotten in bundle.forgotten.items():
-        yield SentRecord(_digest("forgotten", forgotten), b"", None, 0)
+        yield SentRecord(state.digest("forgotten", forgotten), b"", None, 0)

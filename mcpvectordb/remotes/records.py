@@ -8,16 +8,18 @@ from mcpvectordb.records import Record
 class Remote(Record):
     """A place through which copies of a file on other machines exchange what changed.
 
-    target        a folder, git+URL, or host:path
-    bundles       how many lie there, as of the last exchange
-    machines      the names of others that have left some
-    exchanged_at  when the last exchange ended; "" if there was none
-    problem       what was wrong with the last one; "" if nothing was
+    target           a folder, git+URL, or host:path
+    passphrase_file  the file with the passphrase of one that is encrypted; "" if none was named
+    bundles          how many lie there, as of the last exchange
+    machines         the names of others that have left some
+    exchanged_at     when the last exchange ended; "" if there was none
+    problem          what was wrong with the last one; "" if nothing was
     """
 
     name: str
     target: str
     encrypted: bool
+    passphrase_file: str
     bundles: int
     machines: tuple[str, ...]
     exchanged_at: str

@@ -9,6 +9,7 @@ import re
 import stat
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +28,6 @@ from mcpvectordb.history.versions import Item, VersionedShelf
 from mcpvectordb.index.chunks import active_model
 from mcpvectordb.records import ProgressCallback, counted_passages
 from mcpvectordb.remotes import state
-from mcpvectordb.remotes.bundle import Bundle, require_encryption
-from mcpvectordb.remotes.exchange import Exchange, ExchangedFile, digest_of
 from mcpvectordb.remotes.records import Exchanged, Remote
 from mcpvectordb.remotes.state import GONE, RemoteRow, RemoteState
 from mcpvectordb.remotes.targets import NAME, Target, target_of
@@ -83,20 +82,22 @@ class Remotes:
         Raises InvalidInput for a target or passphrase with which nothing could be exchanged, and
         Unreachable.
         """
+        from mcpvectordb.remotes.bundle import SALT, Bundle, verifier
+
         self._check_writable()
         if not re.fullmatch(r"[\w.-]{1,50}", name):
             raise InvalidInput(f"{quoted(name)} is no name: use letters, digits, - and _")
-        if encrypted:
-            require_encryption()
         file = str(Path(passphrase_file).expanduser().absolute()) if passphrase_file else ""
         place = os.fspath(target)
         made = target_of(place, self._state.folder / name)
         if not place.startswith("git+") and Path(place).expanduser().is_dir():
             place = str(Path(place).expanduser().absolute())
+        salt, writer = os.urandom(SALT), uuid.uuid4().hex
         row = RemoteRow(
-            name, place, int(encrypted or bool(file)), file, "", b"", "", "", -1, 0, "", ""
+            name, place, int(encrypted or bool(file)), file, writer, salt, "", "", "", -1, 0, "", ""
         )
         secret = self._passphrase(row, passphrase)
+        row = row._replace(verifier=verifier(secret, salt))
         stored = {each: size for each, size in made.names().items() if NAME.fullmatch(each)}
         if stored:
             smallest = min(stored, key=lambda each: stored[each])
@@ -125,6 +126,7 @@ class Remotes:
                 name=row.name,
                 target=row.target,
                 encrypted=bool(row.encrypted),
+                passphrase_file=row.passphrase_file,
                 bundles=sum(each.size != GONE for each in bundles),
                 machines=tuple(
                     sorted({each.machine for each in bundles if each.writer != row.writer})
@@ -156,8 +158,16 @@ class Remotes:
     def _sync(
         self, row: RemoteRow, passphrase: str, progress: ProgressCallback | None, *, one: bool
     ) -> Exchanged:
+        # A server that has no remote starts without these.
+        from mcpvectordb.remotes.bundle import verifier
+        from mcpvectordb.remotes.exchange import Exchange, ExchangedFile
+
         try:
             secret = self._passphrase(row, passphrase)
+            if verifier(secret, row.salt) != row.verifier:
+                raise InvalidInput(
+                    f"this is not the passphrase with which the remote {row.name} was added"
+                )
             file = ExchangedFile(self._store, self._shelves(), self._forget)
             done = Exchange(file, self._state, row, self._target(row), secret).run(progress)
         except MCPVectorDBError as error:
@@ -181,7 +191,7 @@ class Remotes:
         """Note that items were forgotten up to these stamps, so that other machines hear of it."""
         if self._state.exists and not self._store.file.memory:
             with self._state.sql() as sql:
-                gone = {digest_of(item): stamp for item, stamp in items.items()}
+                gone = {state.digest_of(item): stamp for item, stamp in items.items()}
                 state.forget(sql, gone, done=done)
 
     def _check_writable(self) -> None:

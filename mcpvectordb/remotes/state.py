@@ -9,9 +9,9 @@ restored: both have a random text, which each exchange replaces.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
-import uuid
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ import apsw
 
 from mcpvectordb.config import Config
 from mcpvectordb.errors import Damaged, Unwritable
-from mcpvectordb.history.versions import Item, Version
+from mcpvectordb.history.versions import Item, Version, encoded
 from mcpvectordb.storage.dialect import FileConnection, Sql
 from mcpvectordb.storage.lock import machine_name
 
@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS remotes (
     passphrase_file TEXT NOT NULL,
     writer TEXT NOT NULL, -- this file's name among the machines
     salt BLOB NOT NULL,
+    verifier TEXT NOT NULL, -- a digest of the key that the passphrase gives
     token TEXT NOT NULL,
     next_token TEXT NOT NULL, -- that is being written
     since INTEGER NOT NULL, -- the clock up to which everything was sent
@@ -55,6 +56,7 @@ CREATE TABLE IF NOT EXISTS bundles (
     machine TEXT NOT NULL,
     sequence INTEGER NOT NULL,
     first INTEGER NOT NULL,
+    is_full INTEGER NOT NULL, -- it has as much as a bundle may have
     UNIQUE (remote, name)
 ) STRICT;
 -- What is in bundles: versions, stores, projects and what is forgotten, by digests; of deletions
@@ -86,6 +88,7 @@ class RemoteRow(NamedTuple):
     passphrase_file: str
     writer: str
     salt: bytes
+    verifier: str
     token: str
     next_token: str
     since: int
@@ -105,6 +108,7 @@ class BundleRow(NamedTuple):
     machine: str
     sequence: int
     first: int
+    is_full: int
 
 
 class SentRecord(NamedTuple):
@@ -155,6 +159,16 @@ class RemoteState:
             raise Unwritable(f"{self._path} cannot be written: {error.strerror}") from None
 
 
+def digest(kind: str, value: Any) -> bytes:
+    """What stands for something that is sent."""
+    return hashlib.sha256(encoded([kind, value]).encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def digest_of(item: Item) -> bytes:
+    """What stands for an item, where its name must not be seen."""
+    return digest("item", item)
+
+
 def remotes(sql: Sql) -> list[RemoteRow]:
     """All remotes, by their names."""
     return [RemoteRow(*row) for row in sql.execute("SELECT * FROM remotes ORDER BY name")]
@@ -169,8 +183,8 @@ def bundles(sql: Sql, remote: str) -> list[BundleRow]:
 def add_bundle(sql: Sql, row: BundleRow, records: Iterable[SentRecord]) -> None:
     """Note a bundle that was written or merged, and what is in it."""
     sql.execute(
-        "INSERT INTO bundles (remote, name, size, writer, machine, sequence, first) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (remote, name) DO UPDATE SET size = excluded.size",
+        f"INSERT INTO bundles ({', '.join(BundleRow._fields[1:])}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (remote, name) DO UPDATE SET size = excluded.size",
         row[1:],
     )
     number = sql.execute("SELECT number FROM bundles WHERE remote = ? AND name = ?", row[1:3]).get
@@ -217,8 +231,7 @@ def mark_gone(sql: Sql, numbers: Iterable[int], own: Container[int]) -> None:
 
 
 def new_remote(sql: Sql, row: RemoteRow) -> None:
-    """Add a remote with which nothing was exchanged yet, under a new name among the machines."""
-    row = row._replace(writer=uuid.uuid4().hex, salt=os.urandom(16))
+    """Add a remote with which nothing was exchanged yet."""
     sql.execute(f"INSERT INTO remotes VALUES ({', '.join('?' * len(row))})", row)
 
 

@@ -51,9 +51,8 @@ def target_of(place: str, cache: Path) -> Target:
         return GitTarget(place.removeprefix("git+"), cache)
     if "://" in place:
         raise InvalidInput(f"{quoted(place)} is no target: write git+{place} for a git repository")
-    host, sign, path = place.partition(":")
-    if sign and len(host) > 1 and not set(host) & {"/", os.sep}:
-        return SftpTarget(host, path)
+    if found := re.fullmatch(r"([^/\\:\[]*\[[^\]]*\]|[^/\\:]{2,}):(.*)", place):
+        return SftpTarget(found[1], found[2])
     return FolderTarget(Path(place).expanduser())
 
 
@@ -249,9 +248,9 @@ class SftpTarget:
 
     @staticmethod
     def _quote(path: str) -> str:
-        """A path as a batch of sftp reads it; it is never a pattern, nor an option."""
+        """A path as a batch of sftp reads it: in quotes it is never a pattern, nor an option."""
         path = f"./{path}" if path.startswith(("-", "~")) else path
-        return '"' + re.sub(r'([\\"*?\[\]])', r"\\\1", path) + '"'
+        return '"' + re.sub(r'([\\"])', r"\\\1", path) + '"'
 
     def _sftp(self, *batch: str) -> bytes:
         options = ("-q", "-b", "-", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30")

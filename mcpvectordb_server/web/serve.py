@@ -42,6 +42,7 @@ def serve(*databases: Database, port: int | None, open_page: bool, token: str | 
     server = uvicorn_server(application(*sites, token=secret, once=once))
     for site in sites:
         site.db.documents.follow()
+        site.db.remotes.follow()
         site.events.stopping = lambda: server.should_exit
     url = f"http://{HOST}:{listener.getsockname()[1]}/"
     # What follows the # stays in the browser: the page reads it, no server is sent it.
