@@ -66,6 +66,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
     (home / ".cursor").mkdir()
+    (home / "Dropbox").mkdir()
+    (home / "passphrase").write_text("correct horse")
+    (home / "passphrase").chmod(0o600)
     write_model(home / "my-model", graph(table(6)))
     ingest = ["ingest", *FILES, "--library", "work", "-m", "year=2026"]
     with pytest.MonkeyPatch.context() as patch:
@@ -88,8 +91,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     moved_to(tmp_path, monkeypatch)
-    added = CliRunner().invoke(program, ["library", "add", "notes", str(tmp_path / "notes")])
-    assert added.exit_code == 0, added.output
+    for arguments in (
+        ["library", "add", "notes", str(tmp_path / "notes")],
+        ["remote", "add", "shared", str(tmp_path / "Dropbox")],
+    ):
+        added = CliRunner().invoke(program, arguments)
+        assert added.exit_code == 0, added.output
     return tmp_path
 
 
@@ -128,6 +135,7 @@ def test_every_command_has_two_or_three_examples_at_the_end_of_its_help(home: Pa
             "model",
             "memories",
             "project",
+            "remote",
         }  # whose examples are those of subcommands
         for line in examples(name)
     ],

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support_cli import Commands
+
+
+@pytest.fixture
+def two(notes: Commands, tmp_path: Path) -> Commands:
+    """A file with a remote, and a copy of the file, which has none."""
+    (tmp_path / "shared").mkdir()
+    notes.run("copy", "copy.db")
+    notes.run("remote", "add", "cloud", str(tmp_path / "shared"))
+    return notes
+
+
+def test_two_files_meet_in_a_folder(two: Commands, tmp_path: Path) -> None:
+    assert "0 bundles" in two.run("remote", "list")
+    sent = two.run("remote", "sync")
+    assert "cloud: 0 bundles received, 4 versions sent in 1 bundle" in sent
+    two.run("--db", "copy.db", "remote", "add", "cloud", str(tmp_path / "shared"))
+    two.run("--db", "copy.db", "delete", "tea.md")
+    two.run("--db", "copy.db", "remote", "sync", "cloud")
+    done = json.loads(two.run("remote", "sync", "--json"))["exchanged"]
+    assert done[0]["deleted"] == ["notes/tea.md"] and done[0]["problem"] == ""
+    assert "tea.md" not in two.run("list")
+    [listed] = json.loads(two.run("remote", "list", "--json"))["remotes"]
+    assert listed["bundles"] == 2 and len(listed["machines"]) == 1
+    assert "what lies there stays" in two.run("remote", "remove", "cloud")
+    assert len(list((tmp_path / "shared").iterdir())) == 2
+
+
+def test_a_problem_is_an_exit_code_and_a_torn_bundle_a_note(two: Commands, tmp_path: Path) -> None:
+    two.run("remote", "sync")
+    (tmp_path / "shared" / f"{'a' * 64}.bundle").write_bytes(b"half")
+    assert "refused aaaa" in two.invoke("remote", "sync").stderr
+    assert "problem: aaaa" in two.run("remote", "list")
+    shutil.rmtree(tmp_path / "shared")
+    gone = two.invoke("remote", "sync")
+    assert gone.exit_code == 1 and "is its disk there?" in gone.stderr
+
+
+def test_a_passphrase_is_asked_for_only_where_somebody_is(
+    two: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").mkdir()
+    place = str(tmp_path / "secret")
+    refused = two.invoke("remote", "add", "secret", place, "--encrypted")
+    assert refused.exit_code == 1 and "MCPVECTORDB_REMOTE_PASSPHRASE" in refused.stderr
+    monkeypatch.setenv("MCPVECTORDB_REMOTE_PASSPHRASE", "correct horse")
+    assert "(encrypted)" in two.run("remote", "add", "secret", place, "--encrypted")
+    two.run("remote", "sync", "secret")
+    monkeypatch.delenv("MCPVECTORDB_REMOTE_PASSPHRASE")
+    assert two.invoke("remote", "sync", "secret").exit_code == 1
+    assert two.invoke("remote", "sync", "cloud").exit_code == 0
