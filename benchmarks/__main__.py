@@ -32,6 +32,7 @@ BENCHMARKS = {
     "documents",
     "postgres": "what it costs to publish a file to PostgreSQL as it grows",
     "published": "whether PostgreSQL finds what the file finds, and what a question costs there",
+    "remotes": "what it costs that machines exchange what changed, through a folder",
     "secrets": "which secrets memories leave out, and what they take for one",
     "sync": "what it costs to sync files that have not changed, in bare walks",
     "walks": "which modules a request passes through, and what it does more than once",

@@ -51,7 +51,7 @@ class ModelSettings(NamedTuple):
     precision: str
 
 
-class LoggedChange(NamedTuple):
+class ChangeRow(NamedTuple):
     """A row of the log; `undone` is the change (not its number) that an undo or redo is about."""
 
     change: int
@@ -96,7 +96,7 @@ class MergeSource(Protocol):
     def had(self, version: Version) -> bool:
         """Whether its file has, or had, a version of ours."""
 
-    def changes(self) -> Iterator[LoggedChange]:
+    def changes(self) -> Iterator[ChangeRow]:
         """Its log, the newest first."""
 
 
@@ -158,12 +158,12 @@ class OtherFile:
         """Whether the history has a version; then what replaced it came after it."""
         return self._store.history.has(self._sql, version)
 
-    def changes(self) -> Iterator[LoggedChange]:
+    def changes(self) -> Iterator[ChangeRow]:
         """The whole log."""
         yield from logged_changes(self._sql)
 
 
-def logged_changes(sql: Sql, since: int = -1) -> Iterator[LoggedChange]:
+def logged_changes(sql: Sql, since: int = -1) -> Iterator[ChangeRow]:
     """What the log says of transactions after a stamp, the newest first."""
     for change, stamp, actor, action in sql.execute(
         "SELECT change, stamp, actor, action FROM history_changes WHERE stamp > ? "
@@ -174,7 +174,7 @@ def logged_changes(sql: Sql, since: int = -1) -> Iterator[LoggedChange]:
         if taken:
             known = "SELECT change FROM history_changes WHERE number = ?"
             undone = sql.execute(known, (int(taken[2]),)).get
-        yield LoggedChange(change, stamp, actor, action, undone)
+        yield ChangeRow(change, stamp, actor, action, undone)
 
 
 class Merge:

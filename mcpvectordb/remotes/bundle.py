@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb.errors import Damaged, InvalidInput, MCPVectorDBError, NewerFile
 from mcpvectordb.history.versions import Item, Version, VersionedShelf, pack, unpack
-from mcpvectordb.merge import LoggedChange, ModelSettings
+from mcpvectordb.merge import ChangeRow, ModelSettings
 from mcpvectordb.metadata import from_base64
 from mcpvectordb.remotes.targets import SUFFIX
 from mcpvectordb.transfer.restore import model_of_header
@@ -66,7 +66,7 @@ class Bundle(NamedTuple):
     stores: Sequence[tuple[str, str, int]]
     projects: Mapping[str, Mapping[Any, Any]]
     forgotten: Mapping[str, int]
-    changes: Sequence[LoggedChange]
+    changes: Sequence[ChangeRow]
     versions: Sequence[SentVersion]
 
     def encode(self, passphrase: str, salt: bytes) -> tuple[str, bytes]:
@@ -128,7 +128,7 @@ class Bundle(NamedTuple):
                 bytes.fromhex(key).hex(): _number(stamp) for key, stamp in said["forgotten"].items()
             },
             changes=[
-                LoggedChange(
+                ChangeRow(
                     _number(change),
                     _number(stamp),
                     str(actor),
@@ -197,7 +197,7 @@ class BundleSource:
         """Whether the sender's file had a version of ours, or a later one, when it changed it."""
         return version.stamp <= self._before.get(version.item, -1)
 
-    def changes(self) -> Iterator[LoggedChange]:
+    def changes(self) -> Iterator[ChangeRow]:
         """What the log says of these versions."""
         return iter(self._bundle.changes)
 
