@@ -110,6 +110,7 @@ def test_every_block_runs_and_with_full_twice_in_a_row(
 def run(page: Path, tmp_path: Path, variables: dict[str, str], *, times: int) -> None:
     notes = tmp_path / "Documents" / "notes"
     notes.mkdir(parents=True)
+    (tmp_path / "Dropbox" / "notes").mkdir(parents=True)
     (notes / "keys.md").write_text(
         "---\nyear: 2025\n---\n# Keys\n\nWe rotate the signing keys with an exact phrase.\n"
     )

@@ -118,14 +118,15 @@ class Bundle(NamedTuple):
         return cls(
             writer=said["writer"][:100],
             machine=" ".join(said["machine"][:100].split()),
-            sequence=_number(said["sequence"]),
-            first=_number(said["first"]),
+            sequence=_number(said["sequence"], 1, 2**53),
+            first=_number(said["first"], 1, 2**53),
             clock=_number(said["clock"]),
             header=said["header"],
             stores=[(str(name), str(by), _number(stamp)) for name, by, stamp in said["stores"]],
             projects={str(key): dict(names) for key, names in said["projects"].items()},
             forgotten={
-                bytes.fromhex(key).hex(): _number(stamp) for key, stamp in said["forgotten"].items()
+                bytes.fromhex(key).hex(): _number(stamp, 0, said["clock"])
+                for key, stamp in said["forgotten"].items()
             },
             changes=[
                 ChangeRow(
@@ -244,8 +245,8 @@ def _sent(line: Mapping[str, Any]) -> SentVersion:
     )
 
 
-def _number(value: Any, least: int = 0) -> int:
-    if type(value) is not int or not least <= value < 2**63:
+def _number(value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+    if type(value) is not int or not least <= value <= most:
         raise ValueError(value)
     return value
 

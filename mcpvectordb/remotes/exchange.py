@@ -34,7 +34,7 @@ from mcpvectordb.remotes import state
 from mcpvectordb.remotes.bundle import Bundle, BundleSource, SentVersion, size_of
 from mcpvectordb.remotes.records import Exchanged
 from mcpvectordb.remotes.state import EXCHANGED, GONE, BundleRow, RemoteRow, RemoteState, SentRecord
-from mcpvectordb.remotes.targets import NAME, Target
+from mcpvectordb.remotes.targets import MOST_BYTES, NAME, Target
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.new_file import create_private
 from mcpvectordb.store import OpenStore
@@ -440,6 +440,8 @@ class Outgoing:
         if until is None and self._model is not None and (owner := shelf.owner(version)):
             table = version.item.shelf.removesuffix("s")
             found = spans.embeddings(self._sql, table, self._model.key, owner)
+            if sum(map(len, found.values())) > MOST_BYTES // 4:
+                found = {}  # so large a bundle would be refused: they are made anew there
         body = b""
         if version.fields is not None:
             body = self._store.history.body(self._sql, version, shelf.body)

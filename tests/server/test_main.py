@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mcpvectordb import Access, Database, __version__
 from mcpvectordb_server.__main__ import main
 from tests.server.clients import Wire
 from tests.server.support_oauth import PASSPHRASE, Web
-from tests.support import leave_a_foreign_log
+from tests.support import Letters, leave_a_foreign_log
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,3 +158,22 @@ def test_a_project_that_cannot_be_is_refused_before_a_client_comes(path: Path) -
     with Wire("--db", str(path), "--project", "a/b") as wire:
         assert wire.process.wait(60) == 2
         assert "without slashes" in wire.errors
+
+
+@pytest.mark.long
+def test_a_server_exchanges_with_the_remotes_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five seconds after it has started, or after a write."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "shared").mkdir()
+    with Database(tmp_path / "notes.db", embedder=Letters()) as db:
+        db.remotes.add("others", tmp_path / "shared")
+        db.memories.add("t", "user", "The harbour opens at six.")
+    with Wire("--db", str(tmp_path / "notes.db")) as wire:
+        while not list((tmp_path / "shared").glob("*.bundle")):
+            assert wire.process.poll() is None, wire.errors
+            time.sleep(0.1)
+    with Database(tmp_path / "other.db", embedder=Letters()) as db:
+        db.remotes.add("others", tmp_path / "shared")
+        assert db.remotes.sync()[0].added == ("memory:1",)

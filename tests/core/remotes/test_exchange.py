@@ -213,6 +213,7 @@ def made(home: Path, **changes: object) -> str:
         {"clock": int((time.time() + 3 * 86_400) * 1000) << 20, "versions": []},
         {"sequence": -1},
         {"forgotten": {"no digest": 5}, "versions": []},
+        {"forgotten": {"00" * 16: 11}, "versions": []},  # later than its clock
     ],
 )  # fmt: skip
 def test_a_bundle_that_says_what_nobody_writes_is_refused_and_changes_nothing(
@@ -229,12 +230,12 @@ def test_a_bundle_that_says_what_nobody_writes_is_refused_and_changes_nothing(
     assert laptop.vectors.stores() == [] and laptop.check() == []
 
 
-JSON = st.recursive(
+JSON: st.SearchStrategy[object] = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats() | st.text(max_size=5),
-    lambda each: (
-        st.lists(each, max_size=2) | st.dictionaries(st.text(max_size=5), each, max_size=2)
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
-    max_leaves=4,
+    max_leaves=8,
 )
 
 
