@@ -66,8 +66,8 @@ class Bundle(NamedTuple):
     stores: Sequence[tuple[str, str, int]]
     projects: Mapping[str, Mapping[Any, Any]]
     forgotten: Mapping[str, int]
-    changes: Sequence[ChangeRow]
-    versions: Sequence[SentVersion]
+    changes: list[ChangeRow]
+    versions: list[SentVersion]
 
     def encode(self, passphrase: str, salt: bytes) -> tuple[str, bytes]:
         """The name of the bundle, and its bytes."""

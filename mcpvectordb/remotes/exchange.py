@@ -190,6 +190,9 @@ class Exchange:
                 for each in sorted(batch, key=lambda each: (each[1].writer, each[1].sequence)):
                     self._merge(*each, progress)
                 batch, size = [], 0
+        if self._merged:
+            with self._state.sql() as sql:
+                state.drop_repeated(sql, self._remote.name)
 
     def _read(self, name: str) -> Bundle | None:
         """A bundle; None, and a reason, for what is none."""
@@ -384,10 +387,10 @@ class Outgoing:
             if size > self._store.tuning.bundle_bytes:
                 yield bundle, False
                 bundle, size = _empty(bundle.header), 0
-            bundle.versions.append(sent)  # type: ignore[attr-defined]
+            bundle.versions.append(sent)
             size += size_of(sent)
             if sent.version.stamp in log:
-                bundle.changes.append(log.pop(sent.version.stamp))  # type: ignore[attr-defined]
+                bundle.changes.append(log.pop(sent.version.stamp))
         if bundle.versions or bundle.stores or bundle.projects or bundle.forgotten:
             yield bundle, True
 

@@ -37,6 +37,7 @@ from mcpvectordb.store import OpenStore
 # A server exchanges when nothing was written for QUIET, or after LONGEST of writing; it looks every
 # LOOK seconds whether anything was.
 QUIET, LONGEST, LOOK = 5.0, 60.0, 2.0
+AFTER_PROBLEM = 300.0  # what was refused is not read again all the time
 CLOSE_SECONDS = 2.0
 _LONGEST_PASSPHRASE = 10_000
 
@@ -119,7 +120,7 @@ class Remotes:
         """All remotes, by their names."""
         if not self._state.exists:
             return []
-        with self._state.sql() as sql:
+        with self._state.sql(write=False) as sql:
             rows = [(each, state.bundles(sql, each.name)) for each in state.remotes(sql)]
         return [
             Remote(
@@ -204,7 +205,7 @@ class Remotes:
     def _rows(self) -> list[RemoteRow]:
         if not self._state.exists:
             return []
-        with self._state.sql() as sql:
+        with self._state.sql(write=False) as sql:
             return state.remotes(sql)
 
     def _find(self, name: str) -> RemoteRow:
@@ -274,7 +275,8 @@ class Remotes:
                 quiet = written and (now - last >= QUIET or now - written >= LONGEST)
                 for row in self._rows():
                     if quiet or now >= due.get(row.name, 0.0):
-                        due[row.name] = now + self._target(row).pause
+                        pause = self._target(row).pause
+                        due[row.name] = now + (max(pause, AFTER_PROBLEM) if row.problem else pause)
                         self._exchange(row)
                 if quiet:
                     written = 0.0

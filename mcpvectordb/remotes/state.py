@@ -230,6 +230,16 @@ def mark_gone(sql: Sql, numbers: Iterable[int], own: Container[int]) -> None:
         sql.execute("UPDATE bundles SET size = ? WHERE number = ?", (GONE, number))
 
 
+def drop_repeated(sql: Sql, remote: str) -> None:
+    """Drop what is noted of bundles that are gone where another one has it, too."""
+    sql.execute(
+        "DELETE FROM sent WHERE bundle IN (SELECT number FROM bundles WHERE remote = ?1 AND "
+        "size = ?2) AND EXISTS (SELECT 1 FROM sent o JOIN bundles b ON b.number = o.bundle "
+        "WHERE o.record = sent.record AND b.remote = ?1 AND b.size <> ?2)",
+        (remote, GONE),
+    )
+
+
 def new_remote(sql: Sql, row: RemoteRow) -> None:
     """Add a remote with which nothing was exchanged yet."""
     sql.execute(f"INSERT INTO remotes VALUES ({', '.join('?' * len(row))})", row)

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,7 @@ MOST_BYTES = 400_000_000
 
 _SECONDS = 300.0  # for one command of git or sftp
 _BRANCH_REF = "refs/heads/mcpvectordb"
+_STALE_SECONDS = 3600
 _TRIES = 5  # at pushing, while others push
 
 
@@ -93,6 +95,9 @@ class FolderTarget:
     def change(self, added: Mapping[str, bytes], removed: Sequence[str]) -> None:
         """Write bundles beside their names and rename them, then remove others."""
         try:
+            for each in self._folder.glob(f".*{SUFFIX}.*.part"):  # of a process that was killed
+                if time.time() - each.lstat().st_mtime > _STALE_SECONDS:
+                    each.unlink(missing_ok=True)
             for name, content in added.items():
                 part = part_of(self._folder / name)
                 try:
@@ -271,7 +276,7 @@ class SftpTarget:
         _check_size(name, self._sizes[name])
         with tempfile.TemporaryDirectory(prefix="mcpvectordb-") as folder:
             path = Path(folder) / name
-            self._sftp(f"cd {self._quoted}", f"get {name} {self._quote(str(path))}")
+            self._sftp(f"cd {self._quoted}", f"get {name} {self._quote(path.as_posix())}")
             return path.read_bytes()
 
     def change(self, added: Mapping[str, bytes], removed: Sequence[str]) -> None:
@@ -281,5 +286,5 @@ class SftpTarget:
             for name, content in added.items():
                 create_private(path := Path(folder) / name, content)
                 part = part_of(Path(name)).name
-                batch += [f"put -f {self._quote(str(path))} {part}", f"rename {part} {name}"]
+                batch += [f"put -f {self._quote(path.as_posix())} {part}", f"rename {part} {name}"]
             self._sftp(*batch, *(f"-rm {name}" for name in removed))

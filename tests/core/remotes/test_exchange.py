@@ -499,3 +499,15 @@ def test_a_bundle_of_the_first_version_stays_readable(machine: Open, home: Path)
     assert [each.text for each in laptop.memories.browse()] == ["The harbour opens at six."]
     assert laptop.vectors.get("v").raw == b"\x00\x00\x80?\x00\x00\x00@"
     assert laptop.stats().pending == 0 and done.embedded == 2
+
+
+def test_what_is_known_of_bundles_does_not_grow_when_others_make_one_of_many(
+    machine: Open, home: Path
+) -> None:
+    laptop, desktop = machine("laptop", tuning=Tuning(bundles=4)), machine("desktop")
+    for number in range(40):
+        laptop.memories.add("t", "user", f"number {number}")
+        sync(laptop), sync(desktop)
+    with desktop.remotes._state.sql() as sql:
+        assert sql.execute("SELECT count(*) FROM sent").get < 60
+    assert desktop.memories.count() == 40

@@ -311,3 +311,12 @@ def test_a_real_server_of_ssh_is_reached(sshd: None, tmp_path: Path) -> None:
     assert target.names() == {name_of(b"x"): 1} and target.read(name_of(b"x")) == b"x"
     target.change({}, [name_of(b"x")])
     assert target.names() == {}
+
+
+def test_what_a_killed_process_left_in_a_folder_is_removed(tmp_path: Path) -> None:
+    old, new = (tmp_path / f".{name_of(b'x')}.{each * 32}.part" for each in "ab")
+    for each in (old, new):
+        each.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    FolderTarget(tmp_path).change({name_of(b"y"): b"y"}, [])
+    assert {each.name for each in tmp_path.iterdir()} == {new.name, name_of(b"y")}
