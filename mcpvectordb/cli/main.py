@@ -67,7 +67,7 @@ COMMANDS = {
     ),
     "merge": ("history", "Take everything from the file OTHER that is not here, or is newer there"),
     "sync-with": ("history", "Merge the file OTHER into this one and this one into OTHER"),
-    "remote": ("remotes", "Let copies on other machines exchange what changed"),
+    "remote": ("remotes", "Let copies of this file on other machines exchange what changed"),
     "salvage": ("maintenance", "Save what is still readable of a damaged FILE"),
     "model": ("models", "List, fetch, add, change and remove embedding models"),
     "web": ("server", "Look into the database in a browser"),

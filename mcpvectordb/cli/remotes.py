@@ -145,4 +145,4 @@ def _notes(done: Exchanged) -> Iterator[str]:
     yield from (f"refused {each}" for each in done.refused)
     yield from (f"not there yet: {each}" for each in done.missing)
     if done.note:
-        yield done.note
+        yield done.note + (": run `mcpvectordb embed`" if "embeddings" in done.note else "")

@@ -19,6 +19,7 @@ from mcpvectordb.index.arrays import METRICS
 from mcpvectordb.index.chunks import ChunkIndex, covers_tile
 from mcpvectordb.index.metadata_index import checked_names
 from mcpvectordb.maintenance import INITIAL_SETTINGS, INVALID_SETTING, JSON_COLUMNS
+from mcpvectordb.remotes.state import EXCHANGED
 from mcpvectordb.storage.dialect import Sql
 from mcpvectordb.storage.lazy import np
 
@@ -208,6 +209,8 @@ def _delete_empty(sql: Sql) -> Iterator[str]:
 def _repair_settings(sql: Sql) -> None:
     """Delete invalid settings, which are then written anew; the model is the one with most rows."""
     sql.execute(f"DELETE FROM settings WHERE {INVALID_SETTING}")
+    # Remotes give back what is missing when it is not the file with which they exchanged last.
+    sql.execute("DELETE FROM settings WHERE name GLOB ? || '*'", (EXCHANGED,))
     sql.execute(
         "INSERT OR IGNORE INTO settings (name, value) SELECT 'model', CAST(key AS TEXT) FROM "
         "models ORDER BY (SELECT count(*) FROM document_embeddings WHERE model = key) DESC LIMIT 1"

@@ -286,7 +286,7 @@ class Exchange:
                     return record in again or not state.known(known, self._remote.name, record)
 
                 outgoing = Outgoing(self._store, self._shelves, sql, wanted, forgotten)
-                for bundle, is_last in outgoing.parts(since, deleted):
+                for bundle, is_last in outgoing.parts(since, deleted, needed=first > 0):
                     sequence += 1
                     numbered = bundle._replace(
                         writer=self._remote.writer,
@@ -376,10 +376,13 @@ class Outgoing:
         self._shelves = {each.shelf: each for each in shelves}
         self._model = active_model(sql)
 
-    def parts(self, since: int, deleted: Sequence[Version]) -> Iterator[tuple[Bundle, bool]]:
+    def parts(
+        self, since: int, deleted: Sequence[Version], *, needed: bool
+    ) -> Iterator[tuple[Bundle, bool]]:
         """Bundles without a number, and whether each is the last: what came after a stamp.
 
-        `deleted` are deletions that are sent although the history may have dropped them.
+        `deleted` are deletions that are sent although the history may have dropped them. One that
+        is `needed`, to stand for others that are gone, may be empty.
         """
         log = {each.stamp: each for each in logged_changes(self._sql, since)}
         bundle, size = self._first(), 0
@@ -391,7 +394,7 @@ class Outgoing:
             size += size_of(sent)
             if sent.version.stamp in log:
                 bundle.changes.append(log.pop(sent.version.stamp))
-        if bundle.versions or bundle.stores or bundle.projects or bundle.forgotten:
+        if needed or bundle.versions or bundle.stores or bundle.projects or bundle.forgotten:
             yield bundle, True
 
     def _first(self) -> Bundle:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mcpvectordb.errors import InvalidInput, TooLarge, Unreachable, Unwritable, quoted
 from mcpvectordb.storage.new_file import create_private, flush_to_disk, part_of, sync_folder
@@ -136,6 +136,15 @@ def _run(program: str, *arguments: str, given: bytes = b"", **variables: str) ->
     return done.stdout
 
 
+class GitEntry(NamedTuple):
+    """A line of a tree of git."""
+
+    mode: str
+    kind: str
+    id: str
+    size: str = ""
+
+
 class GitTarget:
     """A branch of a git repository, whose commits are made in a bare one without a work tree.
 
@@ -175,40 +184,44 @@ class GitTarget:
         if before.keys() - self._entries().keys():
             self._git("gc", "--quiet", "--prune=now")
 
-    def _entries(self) -> dict[str, tuple[str, int]]:
-        """The files of the branch: their objects and sizes."""
-        found = {}
-        if self._head:
-            for line in self._git("ls-tree", "-l", "-z", self._head).decode().split("\0")[:-1]:
-                about, _, name = line.partition("\t")
-                mode, kind, id, size = about.split()
-                if kind == "blob" and mode.startswith("100") and name.endswith(SUFFIX):
-                    found[name] = id, int(size)
-        return found
+    def _entries(self) -> dict[str, GitEntry]:
+        """What is in the branch, by its names: bundles, and whatever else somebody put there."""
+        if not self._head:
+            return {}
+        lines = self._git("ls-tree", "-l", "-z", self._head).decode("utf-8", "surrogateescape")
+        parts = (line.partition("\t") for line in lines.split("\0")[:-1])
+        return {name: GitEntry(*about.split()) for about, _, name in parts}
 
     def names(self) -> dict[str, int]:
         """The bundles in the branch as it is now."""
         self._fetch()
-        return {name: size for name, (_, size) in self._entries().items()}
+        return {
+            name: int(each.size)
+            for name, each in self._entries().items()
+            if each.kind == "blob" and each.mode.startswith("100") and name.endswith(SUFFIX)
+        }
 
     def read(self, name: str) -> bytes:
         """The bytes of a bundle."""
-        id, size = self._entries()[name]
-        _check_size(name, size)
-        return self._git("cat-file", "blob", id)
+        entry = self._entries()[name]
+        _check_size(name, int(entry.size))
+        return self._git("cat-file", "blob", entry.id)
 
     def change(self, added: Mapping[str, bytes], removed: Sequence[str]) -> None:
         """Commit and push, again if another machine was faster."""
         for attempt in range(_TRIES):
             if attempt:
                 self._fetch()
-            entries = {name: id for name, (id, _) in self._entries().items()}
+            entries = self._entries()
             for name, content in added.items():
-                id = self._git("hash-object", "-w", "--stdin", given=content)
-                entries[name] = id.decode().strip()
+                id = self._git("hash-object", "-w", "--stdin", given=content).decode().strip()
+                entries[name] = GitEntry("100644", "blob", id)
             gone = [name for name in removed if entries.pop(name, None)]
-            tree = "".join(f"100644 blob {id}\t{name}\0" for name, id in sorted(entries.items()))
-            made = self._git("mktree", "-z", given=tree.encode()).decode().strip()
+            tree = "".join(
+                f"{each.mode} {each.kind} {each.id}\t{name}\0" for name, each in entries.items()
+            )
+            tree_bytes = tree.encode("utf-8", "surrogateescape")
+            made = self._git("mktree", "-z", given=tree_bytes).decode().strip()
             parent = ["-p", self._head] if self._head and not gone else []
             commit = self._git("commit-tree", made, *parent, "-m", "bundles").decode().strip()
             lease = f"--force-with-lease={_BRANCH_REF}:{self._head}"

@@ -159,7 +159,7 @@ class RemotesMachine(MergeMachine):
                 assert results[0] == results[1] == results[2]
                 for number, db in enumerate(self.dbs):
                     [done] = db.remotes.sync()
-                    assert not (done.received or done.sent or done.refused or done.missing)
+                    assert not (done.received or done.sent or done.refused or done.missing), done
                     assert db.check() == []
                     bundles = [each.read_bytes() for each in self.place(number).iterdir()]
                     sent = "".join(map(said, bundles))

@@ -4,6 +4,7 @@ by `tests/properties/test_remotes_machine.py`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -16,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ from hypothesis import strategies as st
 from mcpvectordb import Config, Damaged, Database, Exchanged, InvalidInput
 from mcpvectordb.history.versions import Item, Version, pack, unpack
 from mcpvectordb.index.tuning import Tuning
+from mcpvectordb.recovery.salvage import salvage
 from mcpvectordb.remotes.bundle import Bundle, SentVersion
 from tests.core.remotes.conftest import Open
 from tests.support import Gated, Letters, scaled
@@ -419,6 +422,21 @@ def test_a_restored_backup_gets_back_what_was_exchanged_since(machine: Open, hom
     laptop = machine("laptop")  # an empty file in its place
     sync(laptop)
     assert sorted(texts(laptop)) == ["a.md", "b.md", "c.md"]
+
+
+def test_a_salvaged_file_asks_its_remotes_for_everything_again(machine: Open, home: Path) -> None:
+    laptop = machine("laptop")
+    laptop.documents.ingest_text("apple", source="a.md")
+    laptop.documents.ingest_text("pear", source="b.md")
+    sync(laptop)
+    laptop.close()
+    with contextlib.closing(apsw.Connection(str(home / "laptop.db"))) as raw:  # one is lost
+        raw.execute("DELETE FROM document_chunks WHERE owner = 1")
+    salvage(home / "laptop.db", home / "saved.db")
+    (home / "saved.db").replace(home / "laptop.db")
+    laptop = machine("laptop")
+    assert sync(laptop).received == 1
+    assert texts(laptop) == {"a.md": "apple", "b.md": "pear"} and laptop.check() == []
 
 
 def test_without_a_history_nothing_is_exchanged(machine: Open, home: Path) -> None:

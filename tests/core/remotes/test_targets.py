@@ -188,6 +188,36 @@ def test_what_was_removed_is_not_in_the_history_of_the_branch(
 
 
 @needs_git
+def test_what_else_is_in_the_branch_stays_and_is_no_bundle(
+    repository: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "folder").mkdir(parents=True)
+    (work / "README.md").write_text("Bundles of my notes.")
+    (work / "folder" / name_of(b"x")).write_bytes(b"x")
+    (work / name_of(b"link")).symlink_to("/etc/passwd")
+    git = ["git", "-C", str(work), "-c", "user.name=me", "-c", "user.email=me@example.org"]
+    for words in (
+        "init -q -b mcpvectordb",
+        "add .",
+        "commit -qm first",
+        f"push -q {repository} HEAD",
+    ):
+        subprocess.run([*git, *words.split()], check=True)
+    target = GitTarget(str(repository), tmp_path / "cache")
+    assert target.names() == {}
+    target.change({name_of(b"y"): b"y"}, [])
+    assert target.names() == {name_of(b"y"): 1}
+    listed = subprocess.run(
+        ["git", f"--git-dir={repository}", "ls-tree", "-r", "--name-only", "mcpvectordb"],
+        capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    assert set(listed.stdout.split()) == {
+        "README.md", f"folder/{name_of(b'x')}", name_of(b"link"), name_of(b"y")
+    }  # fmt: skip
+
+
+@needs_git
 def test_git_runs_no_program_and_asks_nothing(tmp_path: Path) -> None:
     for hostile in ("--upload-pack=touch x", "ext::sh -c touch% x", "fd::17", "http://x/y", "-x"):
         with pytest.raises(InvalidInput, match="no git repository"):
