@@ -263,6 +263,7 @@ class Remotes:
             self._thread.join(CLOSE_SECONDS)
 
     def _run(self, delay: float) -> None:
+        lock = None
         due = dict[str, float]()  # when each remote is looked at again
         seen, written, last = -1, 0.0, 0.0  # the file's version, and the first and last write
         while not self._stop.wait(delay):
@@ -270,32 +271,39 @@ class Remotes:
             try:
                 if not self._state.exists:
                     continue
+                lock = lock or locked(self._store.file.path, "remotes")
+                if lock is None:  # another process does it
+                    continue
                 if (version := self._store.file.version()) != seen:
                     seen, written, last = version, written or now, now
-                quiet = written and (now - last >= QUIET or now - written >= LONGEST)
+                if written and (now - last >= QUIET or now - written >= LONGEST):
+                    due, written = {}, 0.0
                 for row in self._rows():
-                    if quiet or now >= due.get(row.name, 0.0):
-                        pause = self._target(row).pause
-                        due[row.name] = now + (max(pause, AFTER_PROBLEM) if row.problem else pause)
-                        self._exchange(row)
-                if quiet:
-                    written = 0.0
-                    seen = self._store.file.version()
-            except Busy:
-                continue
+                    if now >= due.get(row.name, 0.0):
+                        due[row.name] = now + self._exchange(row)
             except MCPVectorDBError as error:
+                delay = AFTER_PROBLEM
                 if not self._stop.is_set():
                     log.warning("nothing is exchanged with remotes: %s", error)
             except Exception:
+                delay = AFTER_PROBLEM
                 log.exception("nothing is exchanged with remotes")
+        if lock is not None:
+            lock.close()
 
-    def _exchange(self, row: RemoteRow) -> None:
-        with acting_as(f"remote {row.name}"), self._locked():
-            done = self._sync(row, "", None, one=False)
+    def _exchange(self, row: RemoteRow) -> float:
+        """Exchange with a remote; the seconds until the next look at it."""
+        try:
+            pause = self._target(row).pause
+            with acting_as(f"remote {row.name}"), self._locked():
+                done = self._sync(row, "", None, one=False)
+        except Busy:  # somebody exchanges in the shell
+            return LOOK
         if done.problem and done.problem != row.problem:
             log.warning("%s: %s", row.name, done.problem)
         if done.received and self._store.encoder.background is not None:
             self._store.encoder.background.ask()
+        return max(pause, AFTER_PROBLEM) if done.problem or done.refused else pause
 
 
 def _passphrase_in(path: Path) -> str:

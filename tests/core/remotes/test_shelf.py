@@ -228,6 +228,16 @@ def test_a_remote_that_is_added_while_a_server_runs_is_found(
     until(lambda: list((home / "shared").glob("*.bundle")))
 
 
+def test_of_two_servers_one_exchanges(machine: Open, home: Path, at_once: None) -> None:
+    db = machine("laptop")
+    with locked(db.path, "remotes"):  # type: ignore[union-attr]
+        db.remotes.follow()
+        db.documents.ingest_text("apple", source="a.md")
+        time.sleep(1)
+        assert db.remotes.browse()[0].exchanged_at == ""
+    until(lambda: list((home / "shared").glob("*.bundle")))  # the other one has ended
+
+
 def test_a_server_without_writes_writes_nothing(machine: Open, home: Path, at_once: None) -> None:
     laptop, desktop = machine("laptop"), machine("desktop")
     laptop.documents.ingest_text("apple", source="a.md")
