@@ -91,7 +91,8 @@ def parse(
     if isinstance(db, str):  # what was published can only be read
         config = replace(config, read_only=True)
     transport, public_url = chosen("transport", _transport, "stdio"), chosen("public_url", _url, "")
-    if public_url and transport == "stdio":
+    # A connection of the older SSE would still get replies after its client was revoked.
+    if public_url and transport != "streamable-http":
         raise InvalidInput(f"{public_url} is reached over HTTP: add --transport http")
     return Options(
         db=db,

@@ -82,12 +82,13 @@ def web(running: Running, clock: Clock) -> Iterator[Web]:
     clock.later = 0
 
 
-def serving(access: Access, transport: str = "streamable-http", url: str = "") -> Running:
-    path = "/sse" if transport == "sse" else "/mcp"
+def serving(access: Access, url: str = "") -> Running:
     return Running(
-        transport,
+        "streamable-http",
         service(Shelf(), SURFACE),
-        oauth=lambda here: oauth.AuthorizationServer(access, url or here, path, expose([SURFACE])),
+        oauth=lambda here: oauth.AuthorizationServer(
+            access, url or here, "/mcp", expose([SURFACE])
+        ),
     )
 
 
@@ -723,21 +724,3 @@ def test_nonsense_is_answered_and_no_error_of_ours(path: str, body: str, web: We
         answer = web.ask("POST", path, body, Content_Type=kind, Origin=web.url)
         assert answer.status < 500, (kind, answer.text)
     assert web.ask("GET", f"{path}?{urlencode({'client_id': body})}").status < 500
-
-
-def test_over_the_older_transport_it_is_the_same(access: Access) -> None:
-    made = serving(access, "sse")
-    try:
-        web = Web(made.url)
-        refused = web.ask("GET", "/sse")
-        assert refused.status == 401
-        assert "/oauth-protected-resource/sse" in refused.headers["www-authenticate"]
-        code = web.allow(client := web.client(), resource=f"{web.url}/sse", scopes="read").back
-        token = web.redeem(client, code["code"], resource=None).json["access_token"]
-        call = json.dumps(
-            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add"}}
-        )
-        told = web.ask("POST", "/messages/?session_id=0", call, Authorization=f"Bearer {token}")
-        assert told.status == 403
-    finally:
-        made.stop()

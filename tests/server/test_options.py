@@ -83,6 +83,7 @@ def test_a_public_url_is_an_origin_with_tls_or_of_this_machine() -> None:
     ("given", "message"),
     [
         ("--public-url https://a.test", "https://a.test is reached over HTTP: add --transport"),
+        ("--transport sse --public-url https://a.test", "https://a.test is reached over HTTP: add"),
         ("--transport http --public-url http://a.test", "--public-url must be https://HOST"),
         ("--transport http --public-url https://a.test/mcp", "--public-url must be https://HOST"),
         ("--transport http --public-url https://me@a.test", "--public-url must be https://HOST"),
