@@ -310,7 +310,6 @@ class KeywordIndex:
 
 ROWS = ""  # the key of an index's rows in memory; its other keys are tokens and expressions
 MOST_TOKENS = 10_000  # expressions whose token is remembered
-SINGLE_PRECISION = 1e-4  # relative: above the rounding error of a score in float32
 STRIDE = 64  # rows per column, of which only the best counts for the block-max bound
 # A term in more than this share of the rows is kept as one count per row, which is smaller and
 # faster than a list of places.
@@ -330,7 +329,6 @@ class Rows:
     order: NDArray[np.int64] | None
     lengths: NDArray[np.float64]
     present: NDArray[np.bool_]
-    rough_norms: NDArray[np.float32]
     count: int
     average: float  # length
     seq: int
@@ -379,8 +377,8 @@ class Rows:
 class TermPostings:
     """How often a term is in the rows at `places` (None: everywhere), of the first `covered`.
 
-    `shares` are these counts as BM25 takes them, but for the term's weight, in single precision and
-    for rows of this `average` length; they are made when a query first needs them.
+    `scores` are the term's parts of the BM25 of these rows, made when a query first needs them, for
+    rows of this `average` length, of which `present` are still there and have it: its `weight`.
     """
 
     places: NDArray[np.int32] | None
@@ -388,9 +386,11 @@ class TermPostings:
     rows: int  # that have it, deleted ones included
     covered: int
     version: int  # of the Rows that the places belong to
-    size: int  # in bytes of memory, shares included
-    shares: NDArray[np.float32]
+    size: int  # in bytes of memory, scores included
+    scores: NDArray[np.float64]
     average: float = 0.0
+    present: int = 0
+    weight: float = 0.0
 
     @property
     def having(self) -> NDArray[np.int32]:
@@ -399,13 +399,17 @@ class TermPostings:
             return self.places
         return np.flatnonzero(self.counts).astype(np.int32)
 
-    def shared(self, rows: Rows) -> TermPostings:
-        """The same with its shares of rows."""
-        shares = self.counts.astype(np.float32)
-        shares /= shares + (
-            rows.rough_norms if self.places is None else rows.rough_norms[self.places]
-        )
-        return replace(self, shares=shares, average=rows.average)
+    def scored(self, rows: Rows) -> TermPostings:
+        """The same with its scores of rows, in FTS5's order of operations: they equal its own."""
+        present = self.frequency(rows.present if rows.deleted else None)
+        weight = idf(rows.count, present)
+        if (self.average, self.weight, self.present) == (rows.average, weight, present):
+            return self
+        lengths = rows.lengths if self.places is None else rows.lengths[self.places]
+        norms = K1 * (1 - B + B * lengths / rows.average)
+        counts = self.counts.astype(np.float64)
+        scores = weight * (counts * (K1 + 1) / (counts + norms))
+        return replace(self, scores=scores, average=rows.average, present=present, weight=weight)
 
     def frequency(self, among: NDArray[np.bool_] | None) -> int:
         """The number of rows that have the term, of all or of those in a mask."""
@@ -507,12 +511,10 @@ class Postings:
                 found = self._uncovered(sql, rows, each, before.covered if before else 0)
             read[key] = before, found
         terms |= {key: self._made(rows, *found) for key, found in read.items()}
-        new = {
-            key: term.shared(rows) for key, term in terms.items() if term.average != rows.average
-        }
-        for key, term in new.items():
-            memory.put(self._table, key, term)
-        terms |= new
+        for key, term in terms.items():
+            if (scored := term.scored(rows)) is not term:
+                terms[key] = scored
+                memory.put(self._table, key, scored)
         return {each: terms[key] for each, key in keys.items()}
 
     def _uncovered(self, sql: Sql, rows: Rows, expression: str, covered: int) -> fts5.Counts:
@@ -538,8 +540,8 @@ class Postings:
         if known is not None:
             places = np.concatenate([known.having, places])
             whole = np.concatenate([known.counts[known.counts > 0], whole])
-        having, covered, one = len(places), len(rows.ids), 10  # bytes of a place, count and share
-        none = np.empty(0, np.float32)
+        having, covered, one = len(places), len(rows.ids), 14  # bytes of a place, count and score
+        none = np.empty(0)
         if having <= DENSE * covered:
             size = one * having
             return TermPostings(places, whole, having, covered, rows.version, size, none)
@@ -586,22 +588,15 @@ def _rows(
 ) -> Rows:
     count = int(np.count_nonzero(present))
     average = tokens / count if tokens else 1.0
-    norms = _norms(lengths, average).astype(np.float32)
     order = None if (ids[1:] > ids[:-1]).all() else ids.argsort(kind="stable")
-    size = 29 * len(ids)
-    return Rows(ids, order, lengths, present, norms, count, average, seq, version, size)
-
-
-def _norms(lengths: NDArray[np.float64], average: float) -> NDArray[np.float64]:
-    """BM25's length normalization."""
-    return K1 * (1 - B + B * lengths / average)
+    size = 25 * len(ids)
+    return Rows(ids, order, lengths, present, count, average, seq, version, size)
 
 
 class Bm25Scorer:
     """Ranks rows by BM25 for the terms of a query; rows that have an excluded term score 0.
 
-    Scores are first computed for all rows in single precision, which is twice as fast, and then
-    exactly for the rows that can be among the best. `allowed` is a mask of the rows that may be
+    The scores of the terms are added up for all rows. `allowed` is a mask of the rows that may be
     found, if not all; with `newest` the later of two equal rows comes first.
     """
 
@@ -617,16 +612,15 @@ class Bm25Scorer:
         named = (*query.terms, *query.spellings)
         present = rows.present if rows.deleted else None
         self._found = allowed & rows.present if allowed is not None else present
-        frequencies = {term: postings[term].frequency(present) for term in dict.fromkeys(named)}
-        self._terms = [(postings[term], idf(rows.count, frequencies[term])) for term in named]
+        frequencies = {term: postings[term].present for term in named}
+        self._terms = [postings[term] for term in named]
         self.full_score, self.code_share = full_score(query, rows.count, frequencies)
-        self._scores = np.zeros(len(rows.ids), np.float32)
-        for each, weight in self._terms:
-            shares = each.shares * np.float32(weight * (K1 + 1))
+        self._scores = np.zeros(len(rows.ids))
+        for each in self._terms:
             if each.places is None:
-                self._scores[: len(shares)] += shares
+                self._scores += each.scores
             else:
-                self._scores[each.places] += shares
+                self._scores[each.places] += each.scores
         for term in query.exclusions:
             self._scores[postings[term].having] = 0
         if rows.deleted:
@@ -638,52 +632,39 @@ class Bm25Scorer:
         To find them without sorting, the rows are divided into columns of STRIDE rows each, and the
         best score of each column is taken. If `limit` columns have a best of at least t, then
         `limit` rows score at least t: t is a lower bound of the last score that is wanted. (The
-        same idea as the block-max index of Ding and Suel, 2011.) Only rows above that bound, less
-        the error of single precision, are scored exactly. Rows with equal scores come in the order
-        of their ids.
+        same idea as the block-max index of Ding and Suel, 2011.) Rows with equal scores come in the
+        order of their ids.
         """
         scores = self._scores if self._found is None else self._scores * self._found
         columns = scores
         if len(scores) >= STRIDE:
             columns = scores[: len(scores) // STRIDE * STRIDE].reshape(STRIDE, -1).max(axis=0)
         bound = np.partition(columns, -limit)[-limit] if 0 < limit < len(columns) else 0.0
-        above = scores >= bound * (1 - SINGLE_PRECISION) if bound else scores > 0
-        places = np.flatnonzero(above)
-        exact, ids = self._exact_scores(places), self._rows.ids[places]
-        order = np.lexsort((-ids if self._newest else ids, -exact))[:limit]
-        return list(zip(ids[order].tolist(), exact[order].tolist(), strict=True))
+        places = np.flatnonzero(scores >= bound if bound else scores > 0)
+        found, ids = scores[places], self._rows.ids[places]
+        order = np.lexsort((-ids if self._newest else ids, -found))[:limit]
+        return list(zip(ids[order].tolist(), found[order].tolist(), strict=True))
 
     def of(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """The scores of the given ids; 0 for those that have no term or do not exist."""
         places = self._rows.find(ids)
-        there = (places >= 0) & (self._scores[places] > 0)
-        return np.where(there, self._exact_scores(places), 0.0)
+        return np.where(places >= 0, self._scores[places], 0.0)
 
     def occurrences(self, ids: NDArray[np.int64]) -> Occurrences:
         """How often rows have the terms; see `KeywordMatch`."""
         places, rows = self._rows.find(ids).astype(np.int32), self._rows
         there = np.flatnonzero(places >= 0)
         counts, lengths = np.zeros((len(self._terms), len(ids))), np.zeros(len(ids))
-        for line, (term, _) in enumerate(self._terms):
+        for line, term in enumerate(self._terms):
             counts[line, there] = term.at(places[there])
         lengths[there] = rows.lengths[places[there]]
         return Occurrences(
             counts,
             lengths,
             rows.average,
-            np.array([term.frequency(self._found) for term, _ in self._terms], float),
+            np.array([term.frequency(self._found) for term in self._terms], float),
             rows.count if self._found is None else int(np.count_nonzero(self._found)),
         )
-
-    def _exact_scores(self, places: NDArray[Any]) -> NDArray[np.float64]:
-        """The scores of some rows, in FTS5's order of operations, so that they equal its own."""
-        norms = _norms(self._rows.lengths[places], self._rows.average)
-        places = places.astype(np.int32)  # as postings have them, which need not be widened then
-        scores = np.zeros(len(places))
-        for term, weight in self._terms:
-            counts = term.at(places)
-            scores += weight * (counts * (K1 + 1) / (counts + norms))
-        return scores
 
 
 # Whole memories.
