@@ -607,7 +607,7 @@ class Codes:
         distances = self._hamming(unit - self._centre, len(allowed))
         if rows < len(allowed):
             distances[~allowed] = FORBIDDEN
-        return np.flatnonzero(distances <= _quantile(distances, count))
+        return _nearest(distances, count)
 
     def _hamming(self, centred: NDArray[np.float32], rows: int) -> NDArray[np.uint8]:
         """In how many signs each row differs, counted where the query's components are large."""
@@ -706,19 +706,18 @@ def code_lengths(codes: NDArray[np.int8]) -> NDArray[np.float32]:
     return lengths
 
 
-def _quantile(distances: NDArray[np.uint8], count: int) -> int:
-    """The smallest distance within which at least `count` rows lie.
+def _nearest(distances: NDArray[np.uint8], count: int) -> NDArray[np.intp]:
+    """The places of the `count` smallest distances, and of all that equal the largest of them.
 
-    It is sought around that of a sample: a pass that compares and counts bytes takes microseconds,
-    a histogram of them a hundred.
+    A sample says below which distance there are about twice as many, and those are compared.
     """
     some = np.sort(distances[::SAMPLED])
-    found = int(some[min(count // SAMPLED, len(some) - 1)])
-    while found < MOST_SIGNS and np.count_nonzero(distances <= found) < count:
-        found += 1
-    while found > 0 and np.count_nonzero(distances < found) >= count:
-        found -= 1
-    return found
+    near = int(some[min(2 * count // SAMPLED, len(some) - 1)])
+    places = np.flatnonzero(distances <= near)
+    if len(places) < count:
+        places = np.flatnonzero(distances < FORBIDDEN)
+    found = distances[places]
+    return places[found <= np.partition(found, count - 1)[count - 1]]
 
 
 def _words(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:

@@ -451,7 +451,7 @@ class Postings:
             known: TermPostings | None = memory.get(self._table, token)
             if known is None or known.version != rows.version:
                 found = fts5.token_counts(sql, self._table, token, self._title_weight)
-                known = self._made(rows, None, found)
+                known = self._made(rows, None, found).scored(rows)
                 memory.put(self._table, token, known)
             return known.size
 

@@ -426,7 +426,11 @@ class Retrievers:
                 beside = self.near.beside([*list(text)[:BESIDE], *list(near)[:BESIDE]])
                 tier |= dict.fromkeys(beside, 0)
             both = {*ranking.first("text")} & {*ranking.first("vector")}
-            fused = self._fused(ranking, ranking.meaning, text, tier)
+            ids = np.array(sorted(tier), np.int64)
+            bm25 = ranking.matched.scores(ids)
+            text = dict(zip(ids.tolist(), bm25.tolist(), strict=True))
+            depths = np.array([tier[id] for id in text])
+            fused = self._fused(ranking, ranking.meaning, ids, bm25, depths)
             fused = kept_high(fused, both)
         else:
             fused = [(id, ranking.alone(score)) for id, score in (text or near).items()]
@@ -460,25 +464,21 @@ class Retrievers:
         self,
         ranking: Ranking,
         meaning: MeaningRetriever | OwnerRetriever,
-        text: dict[int, float],
-        tier: Mapping[int, int],
+        ids: NDArray[np.int64],
+        bm25: Numbers,
+        depths: NDArray[np.int64],
     ) -> Ranked:
         """All candidates by both scores, after pseudo-relevance feedback from the best ones.
 
-        `text` gets the BM25 of those that only meaning has found.
+        `ids` ascend; `depths` are their tiers.
         """
-        ordered = sorted(tier)
-        ids, depths = np.array(ordered, np.int64), np.array([tier[id] for id in ordered])
-        others = [id for id in ordered if id not in text]
-        scores = ranking.matched.scores(np.array(others, np.int64))
-        text |= zip(others, scores.tolist(), strict=True)
-        bm25 = np.array([text[id] for id in ordered])
         weight = self._weight(ranking.matched.code_share)
         first = depths == 0
         known = self.near.around(ids[first]) if self.near is not None and first.any() else None
         further: list[Leg] = []
         if known is not None:
-            bm25[first] = bm25[first] if known.words is None else known.words
+            if known.words is not None:
+                bm25[first] = known.words
             weight *= known.meaning
             for leg, part in known.legs:
                 whole = np.full(len(ids), np.nan)

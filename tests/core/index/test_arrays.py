@@ -525,8 +525,10 @@ def test_codes_of_many_rows_equal_those_of_each_and_none_is_zero() -> None:
 
 
 @given(distances=st.lists(st.integers(0, 254), min_size=1, max_size=60), data=st.data())
-def test_the_quantile_is_the_smallest_distance_that_enough_rows_lie_within(
+def test_the_nearest_rows_are_all_those_within_the_smallest_distance_that_enough_lie_within(
     distances: list[int], data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(1, len(distances)))
-    assert arrays._quantile(np.array(distances, np.uint8), count) == sorted(distances)[count - 1]
+    forbidden = [arrays.FORBIDDEN] * data.draw(st.integers(0, 99))
+    near = [place for place, each in enumerate(distances) if each <= sorted(distances)[count - 1]]
+    assert arrays._nearest(np.array(distances + forbidden, np.uint8), count).tolist() == near
