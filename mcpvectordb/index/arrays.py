@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb.errors import Damaged, InvalidInput
-from mcpvectordb.index.resident import Ranked
+from mcpvectordb.index.resident import Ranked, find
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage.lazy import np
 
@@ -570,9 +570,8 @@ class Codes:
     def rows(self, wanted: NDArray[np.int64], alive: NDArray[np.bool_]) -> CodedRows:
         """The codes of those of the wanted ids, which ascend, that exist."""
         first = self._ids[: self._ascending]
-        rows = np.searchsorted(first, wanted)
-        rows = rows[rows < len(first)]
-        rows = rows[self._ids[rows] == wanted[: len(rows)]]
+        rows = find(first, wanted)
+        rows = rows[rows >= 0]
         if len(alive) > self._ascending:
             added = np.flatnonzero(np.isin(self._ids[self._ascending : len(alive)], wanted))
             rows = np.concatenate([rows, self._ascending + added])
@@ -707,17 +706,17 @@ def code_lengths(codes: NDArray[np.int8]) -> NDArray[np.float32]:
 
 
 def _nearest(distances: NDArray[np.uint8], count: int) -> NDArray[np.intp]:
-    """The places of the `count` smallest distances, and of all that equal the largest of them.
+    """The rows at the `count` smallest distances, and all others at the largest of these.
 
     A sample says below which distance there are about twice as many, and those are compared.
     """
-    some = np.sort(distances[::SAMPLED])
-    near = int(some[min(2 * count // SAMPLED, len(some) - 1)])
-    places = np.flatnonzero(distances <= near)
-    if len(places) < count:
-        places = np.flatnonzero(distances < FORBIDDEN)
-    found = distances[places]
-    return places[found <= np.partition(found, count - 1)[count - 1]]
+    some = distances[::SAMPLED]
+    rank = min(2 * count // SAMPLED, len(some) - 1)
+    rows = np.flatnonzero(distances <= np.partition(some, rank)[rank])
+    if len(rows) < count:
+        rows = np.flatnonzero(distances < FORBIDDEN)
+    near = distances[rows]
+    return rows[near <= np.partition(near, count - 1)[count - 1]]
 
 
 def _words(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:

@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb.errors import Damaged
 from mcpvectordb.index import arrays
@@ -36,7 +36,11 @@ from mcpvectordb.ingest.span import Span
 from mcpvectordb.metadata import decode_list
 from mcpvectordb.storage import fts5
 from mcpvectordb.storage.dialect import Sql
+from mcpvectordb.storage.lazy import np
 from mcpvectordb.text.tokens import index_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Pending chunks that are looked up at once for an embedding to copy: bounds a write transaction.
 COPIED = 512
@@ -382,9 +386,12 @@ class ChunkIndex:
         """The owner of each of these chunks that exists."""
         return self._owners(sql, "id", ids)
 
-    def chunks_of(self, sql: Sql, owners: Sequence[int]) -> dict[int, int]:
-        """The chunks of these owners, with the owner of each."""
-        return self._owners(sql, "owner", owners)
+    def chunks_of(
+        self, sql: Sql, owners: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The chunks of these owners, and the owner of each."""
+        found = self._owners(sql, "owner", owners.tolist())
+        return np.fromiter(found, np.int64), np.fromiter(found.values(), np.int64)
 
     def _owners(self, sql: Sql, column: str, values: Sequence[int]) -> dict[int, int]:
         among = f"WHERE {column} IN (SELECT value FROM json_each(?))"

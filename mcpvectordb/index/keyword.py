@@ -24,6 +24,7 @@ from mcpvectordb.index.resident import (
     Ranked,
     ResidentEntries,
     changes_since,
+    find,
     log_rebuilt,
     newest_change,
 )
@@ -347,16 +348,10 @@ class Rows:
 
     def find(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of each id, -1 for one that never had a row."""
-        if not len(self.ids):
-            return np.full(len(ids), -1)
-        first = self.ids[0]
-        if self.order is None and self.ids[-1] - first + 1 == len(self.ids):  # without a gap
-            places = ids - first
-            return np.where((places >= 0) & (places < len(self.ids)), places, -1)
-        places = self.ids.searchsorted(ids, "right", self.order) - 1
-        if self.order is not None:
-            places = self.order[places]
-        return np.where(self.ids[places] == ids, places, -1)
+        if self.order is None:
+            return find(self.ids, ids)
+        found = self.order[self.ids.searchsorted(ids, "right", self.order) - 1]
+        return np.where(self.ids[found] == ids, found, -1)
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of ids; ids without a row are left out."""

@@ -28,7 +28,13 @@ from mcpvectordb import dates, filters
 from mcpvectordb.index.background import CODES_SHARE
 from mcpvectordb.index.chunks import active_model
 from mcpvectordb.index.keyword import MEMORIES, Occurrences
-from mcpvectordb.index.resident import Allowed, ResidentEntries, changes_since, newest_change
+from mcpvectordb.index.resident import (
+    Allowed,
+    ResidentEntries,
+    changes_since,
+    find,
+    newest_change,
+)
 from mcpvectordb.memories.rows import MemoryFilter, decoded
 from mcpvectordb.ranking.ranker import Surroundings
 from mcpvectordb.storage.dialect import Sql
@@ -135,8 +141,8 @@ class ById:
         """The numbers of these memories, 0 where there is no such memory."""
         if not len(self.ids):
             return np.zeros((len(self.values), len(ids)), np.int64)
-        places = np.minimum(self.ids.searchsorted(ids), len(self.ids) - 1)
-        return np.where(self.ids[places] == ids, self.values[:, places], 0)
+        found = find(self.ids, ids)
+        return np.where(found >= 0, self.values[:, found], 0)
 
     def updated(self, ids: Ids, new: ById) -> ById:
         """The same with what is known now of some memories, and without those that are gone."""
@@ -236,10 +242,9 @@ class KnownTurns:
 
     # The passages of one memory were stored together, so their ids follow each other.
 
-    def chunks_of(self, sql: Sql, owners: Sequence[int]) -> dict[int, int]:
-        """The passages of these memories, with the memory of each."""
-        chunks, ids = self._passages(np.array(owners, np.int64))
-        return dict(zip(chunks.tolist(), ids.tolist(), strict=True))
+    def chunks_of(self, sql: Sql, owners: Ids) -> tuple[Ids, Ids]:
+        """The passages of these memories, and the memory of each."""
+        return self._passages(owners)
 
     def owner_of(self, sql: Sql, ids: Sequence[int]) -> dict[int, int]:
         """The memory of each of these passages that exists."""
@@ -368,11 +373,11 @@ class Conversations:
             before, after = self._beside(steps[-1].ravel())
             steps.append(np.stack([before[: len(ids)], after[len(ids) :]]))
         near = np.concatenate(steps)
-        every = distinct(np.append(ids, near))
+        every = distinct(ids, near)
         found = self._count(every)
-        own, places = every.searchsorted(ids), np.where(near, every.searchsorted(near), -1)
+        own, others = every.searchsorted(ids), np.where(near, every.searchsorted(near), -1)
         weight = share * context_weight(found.lengths[own])
-        words = window_scores(found, own, places, weight)
+        words = window_scores(found, own, others, weight)
         return Surroundings(words, 1 - (1 - MEANING) * share, legs)
 
     def _beside(self, ids: Ids) -> Ids:
@@ -394,7 +399,7 @@ class Conversations:
 
     def _turn_taking(self, ids: Ids, beside: Ids) -> float:
         """The share of these memories, 0 to 1, before or after which somebody else speaks."""
-        every = distinct(np.append(ids, beside))
+        every = distinct(ids, beside)
         return turn_taking(every, self._by(every), ids, beside)
 
     def _legs(self, ids: Ids) -> list[tuple[Numbers, float]]:
@@ -459,8 +464,8 @@ def window_scores(found: Occurrences, own: Places, near: Places, weight: float) 
     return scores
 
 
-def distinct(ids: Ids) -> Ids:
+def distinct(*ids: Ids) -> Ids:
     """The distinct ones of these numbers that are not 0, ascending: quicker than `np.unique`."""
-    ordered = np.sort(ids, axis=None)
-    ordered = ordered[ordered.searchsorted(1) :]
-    return ordered[np.append(ordered[1:] != ordered[:-1], True)] if len(ordered) else ordered
+    ordered = np.concatenate([np.zeros(1, np.int64), *(each.ravel() for each in ids)])
+    ordered.sort()
+    return ordered[1:][ordered[1:] != ordered[:-1]]

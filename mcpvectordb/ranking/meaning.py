@@ -79,8 +79,10 @@ class Owned(Protocol):
     def owner_of(self, sql: Sql, ids: Sequence[int]) -> dict[int, int]:
         """The owner of each of these passages that exists."""
 
-    def chunks_of(self, sql: Sql, owners: Sequence[int]) -> dict[int, int]:
-        """The passages of these owners, with the owner of each."""
+    def chunks_of(
+        self, sql: Sql, owners: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The passages of these owners, and the owner of each."""
 
 
 class OwnerRetriever:
@@ -126,7 +128,8 @@ class OwnerRetriever:
 
     def look_up(self, ids: Sequence[int]) -> None:
         """Read the exact cosines of items that meaning has not found."""
-        owner = self._owned.chunks_of(self._sql, ids)
+        chunks, owners = self._owned.chunks_of(self._sql, np.array(ids, np.int64))
+        owner = dict(zip(chunks.tolist(), owners.tolist(), strict=True))
         found = self._passages.exact(list(owner))
         for chunk in sorted(found, key=found.__getitem__):  # the nearest of each comes last
             self.passage[owner[chunk]] = chunk
@@ -141,8 +144,7 @@ class OwnerRetriever:
     def _chunks_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ascending ids of the passages of items, and the item of each; looked up once."""
         if self._owners is None:
-            found = self._owned.chunks_of(self._sql, ids.tolist())
-            chunks, owners = (np.fromiter(each, np.int64) for each in (found, found.values()))
+            chunks, owners = self._owned.chunks_of(self._sql, ids)
             order = chunks.argsort()
             self._owners = chunks[order], owners[order]
         return self._owners
