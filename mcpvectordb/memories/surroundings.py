@@ -100,7 +100,7 @@ _SAID = (
 # All memories of a file in the order of their threads, as an index has it.
 _IN_ORDER = "SELECT id, thread FROM contexts ORDER BY thread, created_at, id"
 TURNS = "turns"  # the key of what a process keeps of all turns
-TURN_BYTES = 72  # of memory that one takes
+TURN_BYTES = 80  # of memory that one takes
 
 
 def speaker(metadata: str | None, head: str | None) -> str:
@@ -137,12 +137,15 @@ class ById:
     ids: Ids
     values: Ids
 
-    def of(self, ids: Ids) -> Ids:
-        """The numbers of these memories, 0 where there is no such memory."""
+    def of(self, ids: Ids, line: int | slice = slice(None)) -> Ids:
+        """The numbers of these memories, or one of them; 0 where there is no such memory."""
+        values = self.values[line]
         if not len(self.ids):
-            return np.zeros((len(self.values), len(ids)), np.int64)
+            return np.zeros((*values.shape[:-1], len(ids)), np.int64)
         found = find(self.ids, ids)
-        return np.where(found >= 0, self.values[:, found], 0)
+        numbers: Ids = values.take(found, axis=-1, mode="wrap")
+        numbers[..., found < 0] = 0
+        return numbers
 
     def updated(self, ids: Ids, new: ById) -> ById:
         """The same with what is known now of some memories, and without those that are gone."""
@@ -179,7 +182,8 @@ class KnownTurns:
     places: dict[str, int] = field(default_factory=lambda: {"": 0})
     threads: dict[str, int] = field(default_factory=dict)
     seq: int | None = None
-    order: Places | None = None  # of the memories by their passages
+    # The first passages of all, ascending, and the places of their memories.
+    ordered: tuple[Ids, Places] | None = None
 
     @property
     def size(self) -> int:
@@ -237,7 +241,7 @@ class KnownTurns:
             beside=self.beside.updated(moved, self.read_beside(sql, moved)),
             said=self.said.updated(ids, self.read_said(sql, ids)),
             seq=seq,
-            order=None,
+            ordered=None,
         )
 
     # The passages of one memory were stored together, so their ids follow each other.
@@ -251,10 +255,12 @@ class KnownTurns:
         *_, first, last = self.said.values
         if not len(first):
             return {}
-        if self.order is None:
-            self.order = first.argsort(kind="stable")
+        if self.ordered is None:
+            order = first.argsort(kind="stable")
+            self.ordered = first[order], order
         chunks = np.array(ids, np.int64)
-        places = self.order[first.searchsorted(chunks, "right", self.order) - 1]
+        passages, order = self.ordered
+        places = order[passages.searchsorted(chunks, "right") - 1]
         there = (first[places] <= chunks) & (chunks <= last[places])
         owners = self.said.ids[places[there]]
         return dict(zip(chunks[there].tolist(), owners.tolist(), strict=True))
@@ -352,7 +358,8 @@ class Conversations:
         beside = self._beside(own)
         if self._which is None or not self._turn_taking(own, beside):
             return []
-        near: list[int] = np.setdiff1d(beside, np.append(own, 0)).tolist()
+        others = distinct(beside)
+        near: list[int] = others[find(own, others) < 0].tolist()
         if self._which.condition == filters.EVERYTHING:
             return near
         rows = self._sql.execute(
@@ -364,15 +371,15 @@ class Conversations:
 
     def around(self, ids: Ids) -> Surroundings | None:
         """What surrounds these candidates, None if nothing does; ids ascend."""
-        steps = [self._beside(ids)]
-        share = self._turn_taking(ids, steps[0])
+        beside = self._beside(ids)
+        share = self._turn_taking(ids, beside)
         legs = self._legs(ids)
         if not share:
             return Surroundings(None, 1.0, legs) if legs else None
+        steps = [*beside]
         for _ in NEAR[1:]:
-            before, after = self._beside(steps[-1].ravel())
-            steps.append(np.stack([before[: len(ids)], after[len(ids) :]]))
-        near = np.concatenate(steps)
+            steps += [self._beside(each, side) for side, each in enumerate(steps[-2:])]
+        near = np.stack(steps)
         every = distinct(ids, near)
         found = self._count(every)
         own, others = every.searchsorted(ids), np.where(near, every.searchsorted(near), -1)
@@ -380,13 +387,13 @@ class Conversations:
         words = window_scores(found, own, others, weight)
         return Surroundings(words, 1 - (1 - MEANING) * share, legs)
 
-    def _beside(self, ids: Ids) -> Ids:
-        """The memories before and after these, 0 for none; a line for each side."""
+    def _beside(self, ids: Ids, side: int | slice = slice(None)) -> Ids:
+        """The memories before (side 0) and after (1) these, 0 for none; a line for each side."""
         turns = self._turns
         if turns.seq is None:
             new = np.setdiff1d(ids, np.append(turns.beside.ids, 0))
             turns.beside = turns.beside.updated(new, turns.read_beside(self._sql, new))
-        return turns.beside.of(ids)
+        return turns.beside.of(ids, side)
 
     def _by(self, ids: Ids) -> Ids:
         """Who said these."""
@@ -394,8 +401,7 @@ class Conversations:
         if turns.seq is None:
             new = np.setdiff1d(ids, np.append(turns.said.ids, 0))
             turns.said = turns.said.updated(new, turns.read_said(self._sql, new))
-        by: Ids = turns.said.of(ids)[0]
-        return by
+        return turns.said.of(ids, 0)
 
     def _turn_taking(self, ids: Ids, beside: Ids) -> float:
         """The share of these memories, 0 to 1, before or after which somebody else speaks."""
