@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from mcpvectordb.embedding.embedder import OnnxEmbedder
+    from mcpvectordb.embedding.embedder import OnnxEmbedder, StaticEmbedder
 
     Matrix = NDArray[np.float32]
 
@@ -65,8 +65,10 @@ def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[M
     return some(rows), some(queries)
 
 
-def real(folders: Sequence[Path], rows: int, queries: int, cache: Path) -> tuple[Matrix, Matrix]:
-    """Embeddings of the texts and queries of some collections.
+def real(
+    folders: Sequence[Path], rows: int, queries: int, cache: Path, model: str | None = None
+) -> tuple[Matrix, Matrix]:
+    """Embeddings of the texts and queries of some collections, by a model or the best installed.
 
     What is missing is made up for by passages from this machine.
     """
@@ -85,14 +87,20 @@ def real(folders: Sequence[Path], rows: int, queries: int, cache: Path) -> tuple
         if query.kind == "question"
     ]
     step = max(1, len(asked) // queries)
-    return embedded(passages, cache), embedded(asked[::step][:queries], cache, query=True)
+    embedder, asked = installed(model), asked[::step][:queries]
+    return embedded(embedder, passages, cache), embedded(embedder, asked, cache, query=True)
 
 
-def embedded(passages: Sequence[str], cache: Path, *, query: bool = False) -> Matrix:
-    """Their embeddings by the best model installed, made once and kept in `cache`."""
+def embedded(
+    embedder: OnnxEmbedder | StaticEmbedder,
+    passages: Sequence[str],
+    cache: Path,
+    *,
+    query: bool = False,
+) -> Matrix:
+    """Their embeddings, made once and kept in `cache`."""
     import numpy as np
 
-    embedder = installed()
     digest = hashlib.sha256("\0".join([embedder.name, str(query), *passages]).encode()).hexdigest()[
         :24
     ]
@@ -110,11 +118,12 @@ def embedded(passages: Sequence[str], cache: Path, *, query: bool = False) -> Ma
     return made
 
 
-def installed(name: str = "") -> OnnxEmbedder:
+def installed(name: str | None = None) -> OnnxEmbedder | StaticEmbedder:
     """The embedder of this name, or the one that a new file gets."""
     from mcpvectordb.embedding import weights
-    from mcpvectordb.embedding.embedder import OnnxEmbedder
+    from mcpvectordb.embedding.embedder import OnnxEmbedder, StaticEmbedder
 
     folder = Config().models_folder()
-    model = weights.find(name, folder) if name else weights.default(folder)
-    return OnnxEmbedder(model, weights.locate(model, folder))
+    model = weights.embedder(name, folder) if name else weights.default(folder)
+    made = StaticEmbedder if model.static else OnnxEmbedder
+    return made(model, weights.locate(model, folder))

@@ -38,7 +38,9 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="vectors-") as temporary:
         folder, cache = Path(temporary), options.cache or Path(temporary) / "cache"
         if options.data:
-            rows, queries = embeddings.real(options.data, options.rows, options.queries, cache)
+            rows, queries = embeddings.real(
+                options.data, options.rows, options.queries, cache, options.model
+            )
         else:
             rows, queries = embeddings.clustered(options.rows, options.dimension, options.queries)
         rivals.write(folder, rows=rows, queries=queries)
@@ -134,6 +136,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         action="append",
         metavar="DIR",
         help="a folder in BEIR layout: embed its texts",
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="with --data: embed by this model [the best installed]"
     )
     rivals.add_options(parser)
     return parser.parse_args(arguments)

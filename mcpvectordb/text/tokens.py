@@ -41,6 +41,7 @@ OTHERS = {
     for name, _, words in (each.partition(":") for each in _PARAGRAPHS)
 }
 ENGLISH = OTHERS.pop("en")
+FOREIGN = frozenset[str]().union(*OTHERS.values())
 
 
 def index_text(text: str) -> str:
@@ -80,8 +81,11 @@ def stop_words(words: Iterable[str]) -> frozenset[str]:
     Two words of a language are needed: `de facto` and `la liga` are said in English.
     """
     different = {word for word in words if len(word) > 1}  # single letters are names in code
-    found = max(OTHERS.values(), key=lambda stops: len(different & stops))
-    return found if len(different & found) > max(1, len(different & ENGLISH)) else ENGLISH
+    least, foreign = max(1, len(different & ENGLISH)), different & FOREIGN
+    if len(foreign) <= least:  # most queries are in English
+        return ENGLISH
+    found = max(OTHERS.values(), key=lambda stops: len(foreign & stops))
+    return found if len(foreign & found) > least else ENGLISH
 
 
 def is_foreign(text: str) -> bool:
