@@ -716,7 +716,8 @@ def _nearest(distances: NDArray[np.uint8], count: int) -> NDArray[np.intp]:
     if len(rows) < count:
         rows = np.flatnonzero(distances < FORBIDDEN)
     near = distances[rows]
-    return rows[near <= np.partition(near, count - 1)[count - 1]]
+    nearest: NDArray[np.intp] = rows[near <= np.partition(near, count - 1)[count - 1]]
+    return nearest
 
 
 def _words(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:

@@ -155,7 +155,7 @@ class ById:
         return ById(every, values).sorted()
 
     def sorted(self) -> ById:
-        """The same by ascending id, each line in one piece, without which `take` copies it whole."""
+        """The same by ascending id, each line in one piece: `take` would copy it otherwise."""
         order = self.ids.argsort(kind="stable")
         return ById(self.ids[order], np.ascontiguousarray(self.values[:, order]))
 
@@ -474,4 +474,5 @@ def distinct(*ids: Ids) -> Ids:
     """The distinct ones of these numbers that are not 0, ascending: quicker than `np.unique`."""
     ordered = np.concatenate([np.zeros(1, np.int64), *(each.ravel() for each in ids)])
     ordered.sort()
-    return ordered[1:][ordered[1:] != ordered[:-1]]
+    different: Ids = ordered[1:][ordered[1:] != ordered[:-1]]
+    return different
