@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mcpvectordb.errors import Damaged, InvalidInput
-from mcpvectordb.index.resident import Ranked, find
+from mcpvectordb.index.resident import Ranked
 from mcpvectordb.index.tuning import DEFAULT, Tuning
 from mcpvectordb.storage.lazy import np
 
@@ -570,8 +570,9 @@ class Codes:
     def rows(self, wanted: NDArray[np.int64], alive: NDArray[np.bool_]) -> CodedRows:
         """The codes of those of the wanted ids, which ascend, that exist."""
         first = self._ids[: self._ascending]
-        rows = find(first, wanted)
-        rows = rows[rows >= 0]
+        rows = np.searchsorted(first, wanted)
+        rows = rows[rows < len(first)]
+        rows = rows[self._ids[rows] == wanted[: len(rows)]]
         if len(alive) > self._ascending:
             added = np.flatnonzero(np.isin(self._ids[self._ascending : len(alive)], wanted))
             rows = np.concatenate([rows, self._ascending + added])

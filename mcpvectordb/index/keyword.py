@@ -24,7 +24,6 @@ from mcpvectordb.index.resident import (
     Ranked,
     ResidentEntries,
     changes_since,
-    find,
     log_rebuilt,
     newest_change,
 )
@@ -317,6 +316,18 @@ STRIDE = 64  # rows per column, of which only the best counts for the block-max 
 DENSE = 1 / 16
 
 
+def find(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each wanted id among some that ascend, -1 for one that is not among them."""
+    if not len(ids):
+        return np.full(wanted.shape, -1)
+    first, last = ids[0], len(ids) - 1
+    if ids[-1] - first == last:  # without a gap: quicker than to seek
+        found = wanted - first
+        return np.where((found >= 0) & (found <= last), found, -1)
+    found = np.minimum(ids.searchsorted(wanted), last)
+    return np.where(ids[found] == wanted, found, -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of an FTS5 table: a place for each, which is never used again.
@@ -373,7 +384,7 @@ class TermPostings:
     """How often a term is in the rows at `places` (None: everywhere), of the first `covered`.
 
     `scores` are the term's parts of the BM25 of these rows, made when a query first needs them, for
-    rows of this `average` length, of which `present` are still there and have it: its `weight`.
+    `among` so many rows of this `average` length, of which `present` have the term.
     """
 
     places: NDArray[np.int32] | None
@@ -384,8 +395,8 @@ class TermPostings:
     size: int  # in bytes of memory, scores included
     scores: NDArray[np.float64]
     average: float = 0.0
+    among: int = 0
     present: int = 0
-    weight: float = 0.0
 
     @property
     def having(self) -> NDArray[np.int32]:
@@ -397,14 +408,13 @@ class TermPostings:
     def scored(self, rows: Rows) -> TermPostings:
         """The same with its scores of rows, in FTS5's order of operations: they equal its own."""
         present = self.frequency(rows.present if rows.deleted else None)
-        weight = idf(rows.count, present)
-        if (self.average, self.weight, self.present) == (rows.average, weight, present):
+        if (self.average, self.among, self.present) == (rows.average, rows.count, present):
             return self
         lengths = rows.lengths if self.places is None else rows.lengths[self.places]
         norms = K1 * (1 - B + B * lengths / rows.average)
         counts = self.counts.astype(np.float64)
-        scores = weight * (counts * (K1 + 1) / (counts + norms))
-        return replace(self, scores=scores, average=rows.average, present=present, weight=weight)
+        scores = idf(rows.count, present) * (counts * (K1 + 1) / (counts + norms))
+        return replace(self, scores=scores, average=rows.average, among=rows.count, present=present)
 
     def frequency(self, among: NDArray[np.bool_] | None) -> int:
         """The number of rows that have the term, of all or of those in a mask."""

@@ -87,18 +87,6 @@ def selected(sql: Sql, select: str, bindings: Sequence[object] = ()) -> list[Any
     return [value for (value,) in sql.execute(select, bindings)]
 
 
-def find(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each wanted id among some that ascend, -1 for one that is not among them."""
-    if not len(ids):
-        return np.full(wanted.shape, -1)
-    first, last = ids[0], len(ids) - 1
-    if ids[-1] - first == last:  # without a gap: quicker than to seek
-        found = wanted - first
-        return np.where((found >= 0) & (found <= last), found, -1)
-    found = np.minimum(ids.searchsorted(wanted), last)
-    return np.where(ids[found] == wanted, found, -1)
-
-
 # The log of changes.
 
 LOGGED = 10_000  # changes that are kept, which bounds the table

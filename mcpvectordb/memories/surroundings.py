@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcpvectordb import dates, filters
 from mcpvectordb.index.background import CODES_SHARE
 from mcpvectordb.index.chunks import active_model
-from mcpvectordb.index.keyword import MEMORIES, Occurrences
+from mcpvectordb.index.keyword import MEMORIES, Occurrences, find
 from mcpvectordb.index.resident import (
     Allowed,
     ResidentEntries,
     changes_since,
-    find,
     newest_change,
 )
 from mcpvectordb.memories.rows import MemoryFilter, decoded

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpvectordb import Config, Database
-from mcpvectordb.index.keyword import KeywordIndex, WordTable, _rows
+from mcpvectordb.index.keyword import KeywordIndex, WordTable, _rows, find
 from mcpvectordb.index.resident import Allowed, ResidentEntries, log_rebuilt
 from mcpvectordb.index.tuning import Tuning
 from mcpvectordb.storage.dialect import Sql
@@ -304,3 +304,12 @@ def test_the_place_of_an_id_is_found_among_ids_with_gaps_and_without(
     assert rows.find(np.array(asked, np.int64)).tolist() == [
         id - 7 if 7 <= id < 30 else -1 for id in asked
     ]
+
+
+@given(ids=st.sets(st.integers(1, 40)), wanted=st.lists(st.integers(-2, 45)))
+def test_ids_are_found_at_their_places_with_and_without_a_gap_between_them(
+    ids: set[int], wanted: list[int]
+) -> None:
+    ascending = sorted(ids)
+    places = [ascending.index(id) if id in ids else -1 for id in wanted]
+    assert find(np.array(ascending, int), np.array(wanted, int)).tolist() == places
