@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpvectordb import Config, Database
-from mcpvectordb.documents.follow import ELSEWHERE, KEPT, FolderFollower, _locked
+from mcpvectordb.documents.follow import ELSEWHERE, KEPT, FolderFollower
 from tests.support import Letters
 
 PATIENCE = 60.0
@@ -132,14 +132,3 @@ def test_nothing_is_followed_in_a_file_that_is_read_only(db: Database, folder: P
 def test_closing_does_not_wait_for_a_folder(db: Database, folder: Path) -> None:
     db.documents.follow(delay=3600.0)
     db.close()
-
-
-def test_a_database_is_locked_by_what_it_is_whatever_its_name(db: Database) -> None:
-    other = db.path.with_name("NOTES.db")  # one file where letters of either case are the same
-    other.hardlink_to(db.path)
-    first = _locked(db.path)
-    assert first is not None and _locked(other) is None
-    first.close()
-    again = _locked(other)
-    assert again is not None
-    again.close()
