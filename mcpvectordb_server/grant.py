@@ -22,7 +22,7 @@ def _ignore(_: Progress) -> None:
     """Do nothing: the client asked for no reports."""
 
 
-class Asked(Exception):
+class Unconfirmed(Exception):
     """Ends a call that has changed nothing yet, because a person is to be asked first.
 
     `about` identifies the question and what it is about, as it was when it was asked.
@@ -56,14 +56,14 @@ class Client:
     agreed: str = ""
 
     def confirm(self, question: str, *about: object) -> None:
-        """Raise Asked unless the person agreed to exactly this, or nobody can be asked.
+        """Raise Unconfirmed unless the person agreed to exactly this, or nobody can be asked.
 
         What changed while the person thought is asked about again.
         """
         digest = hashlib.sha256(repr((question, about)).encode("utf-8", "replace")).hexdigest()
         if self.asks and self.agreed != digest:
             changed = "This has changed since you were asked. " if self.agreed else ""
-            raise Asked(f"{changed}{question}", digest)
+            raise Unconfirmed(f"{changed}{question}", digest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from mcp_types.version import is_version_at_least
 from pydantic import ValidationError
 
 from mcpvectordb_server.apps import shows
-from mcpvectordb_server.grant import Asked, Client, NotAgreed
+from mcpvectordb_server.grant import Client, NotAgreed, Unconfirmed
 from mcpvectordb_server.replies import MAX_ECHO, Reply, cut
 
 ANSWER_SECONDS = 300.0
@@ -60,7 +60,7 @@ async def asking(
     while True:
         try:
             return await work(client)
-        except Asked as asked:
+        except Unconfirmed as asked:
             question, about = asked.question, asked.about
         form = types.ElicitRequestFormParams(message=question, requested_schema=_FORM)
         if carried:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mcpvectordb import InvalidInput, MCPVectorDBError, RetryLater
 from mcpvectordb_server.arguments import ArgumentError, Arguments, arguments_of
-from mcpvectordb_server.grant import Asked, Grant
+from mcpvectordb_server.grant import Grant, Unconfirmed
 from mcpvectordb_server.replies import Reply, refusal_of, reply_of, with_note
 
 log = logging.getLogger("mcpvectordb_server")
@@ -203,8 +203,9 @@ def call(
     """Run one tool; errors become replies of its surface, and every reply is of bounded length.
 
     The reply names unknown arguments in its `note`; without structured content, in a text block.
-    RetryLater and Asked are raised: nothing has happened yet, and the same call is made again. What
-    `cancelled` raises ends a tool that only reads; one that changes the file does so whole.
+    RetryLater and Unconfirmed are raised: nothing has happened yet, and the same call is made
+    again. What `cancelled` raises ends a tool that only reads; one that changes the file does so
+    whole.
     """
     tool, surface = exposed.tool, exposed.surface
     # A name may have half of a surrogate pair, which cannot be sent back.
@@ -223,7 +224,7 @@ def call(
         if ignored and not isinstance(value, dict):
             reply = with_note(reply, ignored)
         return reply
-    except (RetryLater, Asked):
+    except (RetryLater, Unconfirmed):
         raise
     except ArgumentError as error:
         # A required argument may be missing because its name was misspelt.

@@ -1087,7 +1087,7 @@ SURFACE = Surface(
     ),
     failure=failure,
     templates=desk_resources.templates(
-        lambda db, place: read(db, place=place, budget=MAX_BUDGET), _listed
+        lambda db, place: str(read(db, place=place, budget=MAX_BUDGET).content[0].text), _listed
     ),
     listed=desk_resources.page,
 )
