@@ -66,7 +66,7 @@ def clustered(rows: int, dimension: int, queries: int, seed: int = 1) -> tuple[M
 
 
 def real(
-    folders: Sequence[Path], rows: int, queries: int, cache: Path, model: str | None = None
+    folders: Sequence[Path], rows: int, queries: int, cache: Path, model: str = ""
 ) -> tuple[Matrix, Matrix]:
     """Embeddings of the texts and queries of some collections, by a model or the best installed.
 
@@ -118,7 +118,7 @@ def embedded(
     return made
 
 
-def installed(name: str | None = None) -> OnnxEmbedder | StaticEmbedder:
+def installed(name: str = "") -> OnnxEmbedder | StaticEmbedder:
     """The embedder of this name, or the one that a new file gets."""
     from mcpvectordb.embedding import weights
     from mcpvectordb.embedding.embedder import OnnxEmbedder, StaticEmbedder

@@ -138,7 +138,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="a folder in BEIR layout: embed its texts",
     )
     parser.add_argument(
-        "--model", metavar="NAME", help="with --data: embed by this model [the best installed]"
+        "--model",
+        default="",
+        metavar="NAME",
+        help="with --data: embed by this model [the best installed]",
     )
     rivals.add_options(parser)
     return parser.parse_args(arguments)
