@@ -373,12 +373,3 @@ def test_the_number_of_columns_is_bounded(shelf: Shelf) -> None:
     for number in range(resident.MOST_COLUMNS + 5):
         many.fulfilling(shelf.connection, [Condition(("metadata", str(number)), "not_exists")], ids)
     assert len(many._columns) == resident.MOST_COLUMNS
-
-
-@given(ids=st.sets(st.integers(1, 40)), wanted=st.lists(st.integers(-2, 45)))
-def test_ids_are_found_at_their_places_with_and_without_a_gap_between_them(
-    ids: set[int], wanted: list[int]
-) -> None:
-    ascending = sorted(ids)
-    places = [ascending.index(id) if id in ids else -1 for id in wanted]
-    assert resident.find(np.array(ascending, int), np.array(wanted, int)).tolist() == places
