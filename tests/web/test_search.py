@@ -31,6 +31,19 @@ def test_only_the_last_of_fast_typing_is_answered_and_the_url_has_it(looker: Loo
     assert looker.page.input_value("[data-search]") == "mint"
 
 
+def test_who_steps_through_hits_stays_there_when_they_are_drawn_anew(looker: Looker) -> None:
+    page = looker.page
+    page.fill("[data-search]", "brewed")
+    looker.wait(".hit mark")
+    page.keyboard.press("ArrowDown")
+    page.evaluate("""() => {
+      document.querySelector('.hits').id = 'before';
+      document.querySelector('[data-search]').dispatchEvent(new Event('input', { bubbles: true }));
+    }""")
+    looker.until("!document.querySelector('#before')")
+    looker.until("document.activeElement.className === 'hit-link'")
+
+
 def test_the_keyboard_is_enough(looker: Looker) -> None:
     page = looker.page
     page.locator("#theme").focus()

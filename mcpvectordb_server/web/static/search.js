@@ -202,7 +202,10 @@ class Search {
 			return;
 		}
 		const list = h("ol.hits", this.items(reply.hits));
+		const held = this.results.contains(document.activeElement) && document.activeElement.closest("[data-key]")?.dataset.key;
 		this.results.replaceChildren(list);
+		// Whoever steps through hits while an answer is drawn anew stays where they are.
+		if (held) ([...list.children].find((row) => row.dataset.key === held) ?? list).querySelector(".hit-link")?.focus();
 		this.previewSoon(reply.hits[0]);
 		if (reply.more) this.results.append(this.moreButton(list));
 		this.say(`${counted(reply.hits.length, "passage")} found${reply.verdict ? `. ${reply.verdict}` : ""}`);
