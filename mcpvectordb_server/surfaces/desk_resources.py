@@ -73,6 +73,8 @@ def templates(read: Read, listing: Callable[..., str]) -> tuple[ResourceTemplate
 def _first(listing: Callable[..., str], kind: str, db: Database, name: str) -> str:
     """The first documents of a library, or memories of a thread or with a tag."""
     scope = _scope(db)
+    if not name.strip():
+        raise NotFound(f"there is no {kind} without a name")
     if kind == "library":
         where = {"library": {"in": scope.libraries}} if scope else None
         return listing(db, scope, "documents", 0, library=name, where=where)
@@ -92,11 +94,14 @@ def page(db: Database, after: Position) -> tuple[list[ListedResource], Position]
     scope, found = _scope(db), list[ListedResource]()
     if kind == "documents":
         for which in _documents_behind(scope, *behind):
-            for document in db.documents.browse(limit=PAGE - len(found), sort="path", **which):
+            room = PAGE - len(found)
+            rows = db.documents.browse(limit=room, sort="path", **which).items
+            for document in rows:
+                # Several documents may have one source, and so one URI.
                 if behind != (here := [document.library, document.source]):
                     found.append(_document(document))
                 behind = here
-            if len(found) == PAGE:
+            if len(rows) == room:
                 return found, ("documents", *behind)
         behind = ["", ""]
     for conditions in _memories_behind(*behind):

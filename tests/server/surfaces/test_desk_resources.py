@@ -58,6 +58,19 @@ def test_every_document_and_memory_is_listed_once_page_by_page(
     assert every == [*documents, *(f"memory:{id}" for id in range(15, 0, -1))]
 
 
+def test_documents_of_one_source_are_one_resource_and_hide_no_others(
+    db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_resources, "PAGE", 5)
+    twin = tmp_path / "twin.md"
+    for number in range(7):
+        twin.write_text(f"Text {number}.")
+        db.documents.ingest(twin, duplicate=True, embed=False)
+    ingest(db, [f"{number:02}.md" for number in range(12)])
+    ingest(db, [f"z{number}.md" for number in range(3)])
+    assert sorted(names(db)) == sorted({each.path for each in db.documents.browse(limit=100)})
+
+
 def test_what_stays_is_listed_once_although_others_come_and_go_between_pages(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
