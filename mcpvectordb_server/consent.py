@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcpvectordb_server.oauth import PublicClient
 
 _MEANING = {
-    "read": "Search and read everything",
+    "read": "Search and read everything (nothing goes without it)",
     "write": "Remember, change and delete",
     "ingest": "Take in web pages, and files of this server's folders",
 }

@@ -141,7 +141,7 @@ class PublicClient(OAuthClientInformationFull):
 def _without_port(uri: AnyUrl) -> str:
     whole = str(AnyUrl(str(uri)))
     parts = urlsplit(whole)
-    if parts.scheme != "http" or "#" in whole:
+    if parts.scheme != "http" or "#" in whole or "@" in parts.netloc:
         return whole
     return parts._replace(netloc=parts.hostname or "").geturl()  # of this machine: others have TLS
 
@@ -402,13 +402,19 @@ class AuthorizationServer:
         return None if found is None else AuthenticatedUser(found)
 
     def missing(self, content: Any, scopes: list[str]) -> list[str]:
-        """The scopes that a message needs, with those that are there; none if it may pass."""
+        """The scopes that a message needs, with those that are there; none if it may pass.
+
+        A tool that changes something needs `read`, too: it says what was there before.
+        """
         method, params = str(content.get("method", "")), content.get("params")
         if not method or method in _FREE or method.startswith(NOTIFICATIONS):
             return []
         name = params.get("name") if isinstance(params, dict) else None
-        needed = self._needs.get(str(name), "read") if method == "tools/call" else "read"
-        return [] if needed in scopes else [*scopes, needed]
+        needed = ["read"]
+        if method == "tools/call":
+            needed.append(self._needs.get(str(name), "read"))
+        lacking = [each for each in dict.fromkeys(needed) if each not in scopes]
+        return [*scopes, *lacking] if lacking else []
 
     def refusal(self, scopes: list[str]) -> Response:
         """The answer to a message that needs these scopes."""
@@ -454,7 +460,7 @@ class AuthorizationServer:
 
     async def _authorize(self, request: Request) -> Response:
         """Ask the person whether a client may come in, and send the answer to the client."""
-        if request.method == "POST" and request.headers.get("origin") != self.url:
+        if request.method != "GET" and request.headers.get("origin") != self.url:
             return consent.failed("This form was sent by another page. Nothing was allowed.", 403)
         asked = _Asked(self)
         response = await AuthorizationHandler(asked).handle(request)
