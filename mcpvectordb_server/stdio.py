@@ -87,7 +87,9 @@ async def _recover(error: Exception, outgoing: Any) -> SessionMessage | None:
                 types.jsonrpc_message_adapter.validate_python(content, by_name=False)
             )
     else:
-        content = next((e["input"] for e in details if isinstance(e["input"], dict | list)), None)
+        given = [each["input"] for each in details if isinstance(each["input"], dict | list)]
+        whole = (each for each in given if isinstance(each, dict) and "jsonrpc" in each)
+        content = next(whole, next(iter(given), None))
         reason = "not a JSON-RPC 2.0 message"
     if isinstance(content, list) and content:
         # Whoever sends a batch waits for each of its requests.
@@ -97,7 +99,9 @@ async def _recover(error: Exception, outgoing: Any) -> SessionMessage | None:
     elif broken:
         await _refuse(outgoing, _id(content), reason, types.PARSE_ERROR)
     else:
-        await _refuse(outgoing, _id(content), reason)
+        # The id of an answer is ours, and that of no request of the client.
+        answers = isinstance(content, dict) and "method" not in content and "result" in content
+        await _refuse(outgoing, None if answers else _id(content), reason)
     return None
 
 

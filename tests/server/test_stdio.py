@@ -98,6 +98,8 @@ def test_stdout_has_only_the_protocol_and_stderr_only_expected_warnings(
         ('{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, -32600),
         ('{"jsonrpc":"2.0","id":true,"method":"tools/list"}', None, -32600),
         ('{"jsonrpc":"2.0","id":null,"method":"ping"}', None, -32600),
+        ('{"jsonrpc":"2.0","id":77,"method":"tools/call","params":[1]}', 77, -32600),
+        ('{"jsonrpc":"2.0","id":1,"result":"accept"}', None, -32600),  # to a question of ours
     ],
 )
 def test_an_invalid_line_is_answered_with_its_id_and_the_server_goes_on(
