@@ -45,7 +45,8 @@ class Apps:
         """Answer a request for the view, and add to the answers of others what hosts look for."""
         if not self._names:
             return await call_next(ctx)
-        if ctx.method == "resources/read" and (ctx.params or {}).get("uri") == URI:
+        read = ctx.method == "resources/read" and (ctx.params or {}).get("uri") == URI
+        if read and shows(ctx):
             from mcpvectordb_server.web.one_file import view
 
             content = types.TextResourceContents(

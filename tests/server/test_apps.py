@@ -106,6 +106,16 @@ def test_the_view_is_one_document_without_an_address(db: Database, mode: str) ->
         assert other not in content.text.replace('setAttribute("href', ""), other
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_who_shows_no_views_cannot_read_one(db: Database, mode: str) -> None:
+    async def read(client: Client) -> str:
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource(URI)
+        return str(refused.value)
+
+    assert "Unknown resource" in talk(service(db, load("desk")), read, mode=mode)
+
+
 def test_what_is_disabled_has_no_view(db: Database) -> None:
     made = service(db, load("qmd"))
     with pytest.raises(MCPError, match="Unknown resource"):
