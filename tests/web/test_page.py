@@ -94,7 +94,10 @@ def test_the_sources_name_no_other_host_and_have_nothing_inline() -> None:
 
 def test_the_whole_page_comes_in_less_than_90_kilobytes(looker: Looker) -> None:
     """Its sources are sent gzipped; as they stand they have three times as many bytes."""
-    names = [each.relative_to(FOLDER).as_posix() for each in FILES]
+    of_chats = ("view.js", "view.css")  # which the page does not load
+    names = [
+        name for each in FILES if (name := each.relative_to(FOLDER).as_posix()) not in of_chats
+    ]
     sizes = looker.page.evaluate(
         """async names => {
           for (const name of names) await (await fetch('/static/' + name, { cache: 'reload' })).text();
