@@ -54,8 +54,9 @@ async def asking(
     With no `seconds` to answer in nobody is asked.
     """
     carried = is_version_at_least(ctx.protocol_version, "2026-07-28")
-    client = Client(asks=seconds > 0 and _asks(ctx, carried), shows=shows(ctx))
-    if carried and params.request_state is not None:
+    asked = carried and params.request_state is not None
+    client = Client(asks=seconds > 0 and (asked or _asks(ctx, carried)), shows=shows(ctx))
+    if asked:
         client = replace(client, agreed=_carried(params))
     while True:
         try:
