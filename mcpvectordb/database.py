@@ -296,9 +296,9 @@ class Database:
     ) -> list[HistoryEntry]:
         """What was changed, by whom and when, the newest first.
 
-        `name` is a document's path (or the end of one), source or id, memory:7 for a memory, the
-        id of a vector, or a library; also of something that was deleted. `since` is a time such as
-        2026-11-29, today or 2d (ago).
+        `name` is a document's path (or the end of one), source or id, memory:7 or a uid for a
+        memory, the id of a vector, or a library; also of something that was deleted. `since` is a
+        time such as 2026-11-29, today or 2d (ago).
         """
         checked_page(limit, 0)
         items = None if name is None else self._history_items(name)

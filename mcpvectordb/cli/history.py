@@ -46,8 +46,9 @@ def history(
 ) -> None:
     """List what was changed, by whom and when, newest first: all, or what concerns NAME.
 
-    NAME is a document's path, source or id, memory:7, the id of a vector, or a library. `history
-    off` deletes the history and keeps none from now on; `history on` keeps it again.
+    NAME is a document's path, source or id, memory:7 or a memory's uid, the id of a vector, or a
+    library. `history off` deletes the history and keeps none from now on; `history on` keeps it
+    again.
     """
     with opened() as db:
         if name in ("on", "off"):

@@ -45,7 +45,8 @@ TABLES = {
 
 
 # Items by what people call them: a document by its path, the end of its source or an id that it
-# had, a memory by its id, a vector by its id, a library by its name.
+# had, a memory by its id or uid, a vector by its id, a library by its name. A memory of another
+# file, merged into this one, may have had an id there that one has here: that one alone is meant.
 _NAMED = """
 SELECT 'documents', library, source, twin FROM published_documents
 WHERE id IN (SELECT value FROM json_each(:ids))
@@ -53,9 +54,10 @@ UNION SELECT shelf, place, name, twin FROM history_versions WHERE shelf = 'docum
     name = :name OR place || '/' || ltrim(name, '/') = :name OR fields ->> '$.local.id' = :name
     OR substr(name, -length(:name) - 1) = '/' || :name
     OR EXISTS (SELECT 1 FROM json_each(:sources) WHERE value ->> 0 = place AND value ->> 1 = name))
-UNION SELECT 'contexts', '', uid, '' FROM contexts WHERE id = :context
+UNION SELECT 'contexts', '', uid, '' FROM contexts WHERE id = :context OR uid = :name
 UNION SELECT shelf, place, name, twin FROM history_versions
-WHERE shelf = 'contexts' AND fields ->> '$.local.id' = :context
+WHERE shelf = 'contexts' AND (name = :name OR fields ->> '$.local.id' = :context
+    AND NOT EXISTS (SELECT 1 FROM contexts WHERE id = :context))
 UNION SELECT 'vectors', s.name, v.id, v.namespace FROM vectors v JOIN stores s ON s.key = v.store
 WHERE :name IN (v.id, s.name || '/' || v.id, s.name || '/' || namespace || '/' || v.id)
 UNION SELECT shelf, place, name, twin FROM history_versions WHERE shelf = 'vectors' AND (

@@ -377,6 +377,28 @@ def test_a_name_of_several_items_is_not_forgotten(db: Database) -> None:
     assert db.documents.count() == 2
 
 
+def test_an_id_means_the_memory_that_has_it_here_whoever_else_had_it(tmp_path: Path) -> None:
+    """Deleted memories of other machines are in the history with the ids that they had there."""
+    paths = [tmp_path / f"{name}.db" for name in ("here", "b", "c")]
+    here, *others = [Database(path, embedder=Letters()) for path in paths]
+    here.memories.add("t", "user", "mine")
+    for path, other in zip(paths[1:], others, strict=True):
+        other.memories.add("t", "user", f"of {path.stem}")
+        other.memories.delete([1])
+        here.merge(path)
+        other.close()
+    with here as db:
+        assert [each.items[0].kind for each in db.history("memory:1")] == ["added"]
+        assert db.forget("memory:1").versions == 0 and db.memories.count() == 0
+        with pytest.raises(InvalidInput, match="may mean 2 items") as caught:
+            db.forget("memory:1")
+        for uid in str(caught.value).partition("items: ")[2].split(", "):
+            assert listed(db, uid) == [("deleted", "memory:1"), ("added", "memory:1")]
+            assert db.forget(uid).versions == 2
+        with pytest.raises(NotFound):
+            db.history("memory:1")
+
+
 def test_a_library_is_not_forgotten_as_if_it_were_its_documents(
     db: Database, tmp_path: Path
 ) -> None:
