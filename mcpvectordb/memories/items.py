@@ -143,8 +143,15 @@ class MemoryItems(TextItems):
 
     @classmethod
     def label(cls, sql: Sql, version: Version) -> str:
-        """memory:7, by the id that it has or had in this file."""
-        return f"memory:{version.local.get('id', '?')}"
+        """memory:7, by the id that it has here, or had and no other one has now; else its uid.
+
+        A version may come from another file, where the memory has another id.
+        """
+        uid, had = version.item.name, version.local.get("id")
+        id = sql.execute("SELECT id FROM contexts WHERE uid = ?", (uid,)).get
+        if id is None and not sql.execute("SELECT 1 FROM contexts WHERE id = ?", (had,)).get:
+            id = had
+        return uid if id is None else f"memory:{id}"
 
     @classmethod
     def owner(cls, version: Version) -> int:

@@ -143,6 +143,36 @@ def test_memories_with_the_same_id_in_both_files_are_both_there(copies: tuple[Pa
         assert db.memories.search("desktop", mode="text")[0].item.id == 3 and db.check() == []
 
 
+def test_a_merge_names_memories_by_the_ids_that_they_have_here(tmp_path: Path) -> None:
+    here, there = tmp_path / "here.db", tmp_path / "there.db"
+    with opened(here) as db, opened(there) as other:
+        db.memories.add("t", "user", "mine")
+        other.memories.add("t", "user", "theirs")
+        assert db.merge(there).added == ("memory:2",)
+        assert [each.items[0].name for each in db.history()] == ["memory:2", "memory:1"]
+        other.memories.update(1, text="theirs again")
+        assert db.merge(there).updated == ("memory:2",)
+        other.memories.update(1, text="theirs for the third time")
+        db.memories.update(2, text="theirs, changed here")
+        assert db.merge(there).lost == ("memory:2",)
+        db.memories.delete([2])
+        assert db.memories.get([1])[0].text == "mine"
+        assert [each.kind for each in db.history("memory:2", limit=1)[0].items] == ["deleted"]
+
+
+def test_a_memory_that_never_had_an_id_here_is_named_by_its_uid(tmp_path: Path) -> None:
+    """As another one has the id here that it had where it was made."""
+    here, there = tmp_path / "here.db", tmp_path / "there.db"
+    with opened(here) as db, opened(there) as other:
+        db.memories.add("t", "user", "mine")
+        other.memories.add("t", "user", "theirs")
+        other.memories.delete([1])
+        db.merge(there)
+        deleted, added, mine = (each.items[0].name for each in db.history())
+        assert deleted == added != mine == "memory:1"
+        assert len(db.history(added)) == 2 and len(db.history(mine)) == 1
+
+
 def test_duplicates_of_one_source_are_all_kept(copies: tuple[Path, Path], tmp_path: Path) -> None:
     laptop, desktop = copies
     (tmp_path / "d.md").write_text("one")
