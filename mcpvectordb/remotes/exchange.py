@@ -70,6 +70,7 @@ class Exchange:
         self._passphrase = passphrase
         self._merged: list[Merged] = []
         self._refused: list[str] = []
+        self._unlike: list[str] = []  # of these, what is encrypted otherwise than we would send
         self._sent, self._items, self._bytes, self._forgot = 0, 0, 0, 0
         self._stored: dict[str, int] = {}  # the bundles that lie at the target, with their sizes
 
@@ -190,21 +191,35 @@ class Exchange:
                 for each in sorted(batch, key=lambda each: (each[1].writer, each[1].sequence)):
                     self._merge(*each, progress)
                 batch, size = [], 0
+        self._check_encryption()
         if self._merged:
             with self._state.sql() as sql:
                 state.drop_repeated(sql, self._remote.name)
+
+    def _check_encryption(self) -> None:
+        """Raise an error rather than send what nobody there can read, or everybody could."""
+        with self._state.sql(write=False) as sql:
+            rows = state.bundles(sql, self._remote.name)
+        others = any(each.size != GONE and each.writer != self._remote.writer for each in rows)
+        if self._unlike and not others:
+            raise InvalidInput(
+                f"nothing is sent, as no bundle of another machine can be read: {self._unlike[0]}; "
+                "remove the remote and add it as the other machines did, or remove that file"
+            )
 
     def _read(self, name: str) -> Bundle | None:
         """A bundle; None, and a reason, for what is none."""
         try:
             if not NAME.fullmatch(name):
-                raise InvalidInput("it is not called as bundles are; remove it, or its copy")
+                raise Damaged("it is not called as bundles are; remove it, or its copy")
             return Bundle.decode(name, self._target.read(name), self._passphrase)
         except OSError as error:
             reason = str(error) if isinstance(error, MCPVectorDBError) else error.strerror
             self._refused.append(f"{name:.100}: {reason}")
         except MCPVectorDBError as error:
             self._refused.append(f"{name:.100}: {error}")
+            if isinstance(error, InvalidInput):
+                self._unlike.append(self._refused[-1])
         return None
 
     def _merge(self, name: str, bundle: Bundle, progress: ProgressCallback | None) -> None:

@@ -83,7 +83,7 @@ class Remotes:
         Raises InvalidInput for a target or passphrase with which nothing could be exchanged, and
         Unreachable.
         """
-        from mcpvectordb.remotes.bundle import SALT, Bundle, verifier
+        from mcpvectordb.remotes.bundle import SALT, verifier
 
         self._check_writable()
         if not re.fullmatch(r"[\w.-]{1,50}", name):
@@ -99,11 +99,7 @@ class Remotes:
         )
         secret = self._passphrase(row, passphrase)
         row = row._replace(verifier=verifier(secret, salt))
-        stored = {each: size for each, size in made.names().items() if NAME.fullmatch(each)}
-        if stored:
-            smallest = min(stored, key=lambda each: stored[each])
-            with contextlib.suppress(Damaged, OSError):  # one that is half-written says nothing
-                Bundle.decode(smallest, made.read(smallest), secret)
+        _check_encryption(made, secret)
         with self._state.sql() as sql:
             if any(each.name == name for each in state.remotes(sql)):
                 raise InvalidInput(f"there is a remote {quoted(name)} already: remove it first")
@@ -304,6 +300,21 @@ class Remotes:
         if done.received and self._store.encoder.background is not None:
             self._store.encoder.background.ask()
         return max(pause, AFTER_PROBLEM) if done.problem or done.refused else pause
+
+
+def _check_encryption(target: Target, passphrase: str) -> None:
+    """Raise InvalidInput if what lies there is encrypted otherwise; the smallest bundle tells."""
+    from mcpvectordb.remotes.bundle import Bundle
+
+    stored = {each: size for each, size in target.names().items() if NAME.fullmatch(each)}
+    for name in sorted(stored, key=lambda each: stored[each]):
+        try:
+            Bundle.decode(name, target.read(name), passphrase)
+        except (Damaged, OSError):  # one that is half-written says nothing
+            continue
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}: {error}") from None
+        return
 
 
 def _passphrase_in(path: Path) -> str:

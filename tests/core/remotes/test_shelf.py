@@ -160,7 +160,6 @@ def test_the_owner_of_the_folder_can_neither_change_nor_add_bundles(
     [path] = (home / "shared").iterdir()
     content = path.read_bytes()
     plain = next((Path(__file__).parents[2] / "fixtures").glob("*.bundle")).read_bytes()
-    path.unlink()
     for at in (40, 60, len(content) - 1):  # the salt, the nonce, the text
         changed = bytearray(content)
         changed[at] ^= 1
@@ -168,9 +167,41 @@ def test_the_owner_of_the_folder_can_neither_change_nor_add_bundles(
         (home / "shared" / name).write_bytes(changed)
     (home / "shared" / f"{hashlib.sha256(plain).hexdigest()}.bundle").write_bytes(plain)
     [done] = desktop.remotes.sync(passphrase=WORDS)
-    assert done.received == 0 and len(done.refused) == 4
+    assert done.received == 1 and len(done.refused) == 4
     assert sum("not encrypted" in each for each in done.refused) == 1
-    assert desktop.documents.count() == 0
+    assert desktop.documents.count() == 1
+
+
+def test_nothing_is_sent_where_no_bundle_of_others_can_be_read(machine: Open, home: Path) -> None:
+    plain = machine("plain")
+    other = machine("other", encrypted=True, passphrase="Tr0ub4dor")
+    laptop = machine("laptop", encrypted=True, passphrase=WORDS)
+    laptop.memories.add("t", "user", "of the laptop")
+    laptop.remotes.sync("others", passphrase=WORDS)
+    before = list((home / "shared").iterdir())
+    for db, passphrase, reason in (
+        (plain, "", "it is encrypted"),
+        (other, "Tr0ub4dor", "it cannot be read with this passphrase"),
+    ):
+        db.memories.add("t", "user", "not for this folder")
+        with pytest.raises(InvalidInput, match=f"{before[0].name}: {reason}"):
+            db.remotes.sync("others", passphrase=passphrase)
+        assert list((home / "shared").iterdir()) == before
+    desktop = machine("desktop", encrypted=True, passphrase=WORDS)
+    desktop.memories.add("t", "user", "of the desktop")
+    assert desktop.remotes.sync("others", passphrase=WORDS)[0].sent == 1
+
+
+def test_what_is_half_written_does_not_keep_a_remote_from_being_checked(
+    machine: Open, home: Path
+) -> None:
+    laptop = machine("laptop", encrypted=True, passphrase=WORDS)
+    laptop.memories.add("t", "user", "of the laptop")
+    laptop.remotes.sync("others", passphrase=WORDS)
+    [path] = (home / "shared").iterdir()
+    (home / "shared" / f"{'a' * 64}.bundle").touch()
+    with pytest.raises(InvalidInput, match=f"{path.name}: it is encrypted"):
+        machine("desktop")
 
 
 def test_a_passphrase_comes_from_a_file_that_only_its_owner_reads(
