@@ -86,11 +86,11 @@ class Remotes:
         from mcpvectordb.remotes.bundle import SALT, verifier
 
         self._check_writable()
-        if not re.fullmatch(r"[\w.-]{1,50}", name):
+        if not re.fullmatch(r"[\w-][\w.-]{0,49}", name):
             raise InvalidInput(f"{quoted(name)} is no name: use letters, digits, - and _")
         file = str(Path(passphrase_file).expanduser().absolute()) if passphrase_file else ""
         place = os.fspath(target)
-        made = target_of(place, self._state.folder / name)
+        made = target_of(place, self._cache(name))
         if not place.startswith("git+") and Path(place).expanduser().is_dir():
             place = str(Path(place).expanduser().absolute())
         salt, writer = os.urandom(SALT), uuid.uuid4().hex
@@ -213,7 +213,10 @@ class Remotes:
         raise NotFound(f"there is no remote {quoted(name)}; known are: {known}")
 
     def _target(self, row: RemoteRow) -> Target:
-        return target_of(row.target, self._state.folder / row.name)
+        return target_of(row.target, self._cache(row.name))
+
+    def _cache(self, name: str) -> Path:
+        return self._state.folder / "cache" / name
 
     def _passphrase(self, row: RemoteRow, given: str) -> str:
         """The passphrase of a remote: the given one, that of its file, or the configured one."""

@@ -42,7 +42,7 @@ def test_remotes_are_added_listed_and_removed(machine: Open, home: Path) -> None
             call("others")
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "x" * 51])
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "..", ".x", "x" * 51])
 def test_a_name_that_is_none_is_refused(machine: Open, home: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="is no name"):
         machine("laptop").remotes.add(name, home / "shared")

@@ -117,6 +117,16 @@ def test_machines_meet_through_git_and_ssh(
     assert desktop.documents.count() == 1
 
 
+@needs_git
+def test_a_remote_by_git_may_be_called_as_a_file_of_ours_is(
+    machine: Open, repository: Path
+) -> None:
+    db = machine("laptop")
+    db.remotes.add("state.db", f"git+{repository}")
+    db.documents.ingest_text("apple", source="a.md")
+    assert db.remotes.sync("state.db")[0].sent == 1
+
+
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="is its disk there"):
         FolderTarget(tmp_path / "missing").names()
