@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import stat
 import threading
 import time
@@ -21,6 +22,7 @@ from mcpvectordb.errors import (
     MCPVectorDBError,
     NotFound,
     ReadOnly,
+    Unwritable,
     quoted,
 )
 from mcpvectordb.history.log import acting_as
@@ -109,8 +111,10 @@ class Remotes:
     def remove(self, name: str) -> None:
         """Forget a remote; what lies there stays, and other machines go on with it."""
         self._find(name)
-        with self._state.sql() as sql:
-            sql.execute("DELETE FROM remotes WHERE name = ?", (name,))
+        with self._locked():
+            _remove_folder(self._cache(name))
+            with self._state.sql() as sql:
+                sql.execute("DELETE FROM remotes WHERE name = ?", (name,))
 
     def browse(self) -> list[Remote]:
         """All remotes, by their names."""
@@ -318,6 +322,17 @@ def _check_encryption(target: Target, passphrase: str) -> None:
         except InvalidInput as error:
             raise InvalidInput(f"{name}: {error}") from None
         return
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove what git has fetched; it makes its files read-only, which keeps Windows from it."""
+    try:
+        for each in folder.rglob("*"):
+            each.chmod(0o700)
+        if folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise Unwritable(f"the folder {folder} cannot be removed: {error.strerror}") from None
 
 
 def _passphrase_in(path: Path) -> str:

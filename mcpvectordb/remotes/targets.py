@@ -176,11 +176,15 @@ class GitTarget:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._git("init", "--quiet", "--bare")
         listed = self._git("ls-remote", "--", self._url, _BRANCH_REF).split()
+        named = ("for-each-ref", "--format=%(objectname)", _BRANCH_REF)
+        self._head = self._git(*named).decode().strip()
         before, self._head = self._entries(), listed[0].decode() if listed else ""
         if self._head:
             refs = f"+{_BRANCH_REF}:{_BRANCH_REF}"
             self._git("fetch", "--quiet", "--no-tags", "--depth=1", "--", self._url, refs)
             self._head = self._git("rev-parse", _BRANCH_REF).decode().strip()
+        else:
+            self._git("update-ref", "-d", _BRANCH_REF)
         if before.keys() - self._entries().keys():
             self._git("gc", "--quiet", "--prune=now")
 

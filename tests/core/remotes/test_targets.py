@@ -127,6 +127,50 @@ def test_a_remote_by_git_may_be_called_as_a_file_of_ours_is(
     assert db.remotes.sync("state.db")[0].sent == 1
 
 
+def has(folder: Path, word: bytes) -> bool:
+    """Whether any object of a repository has a word, also one that no branch reaches."""
+    command = ["git", f"--git-dir={folder}", "cat-file", "--batch-all-objects", "--batch"]
+    return word in subprocess.run(command, capture_output=True, check=True).stdout
+
+
+@needs_git
+def test_what_other_machines_fetched_of_something_forgotten_is_removed(
+    repository: Path, tmp_path: Path
+) -> None:
+    def opened(name: str) -> GitTarget:  # each exchange opens its target anew
+        return GitTarget(str(repository), tmp_path / name)
+
+    for content in (b"forgotten", b"kept"):
+        opened("one").names()
+        opened("one").change({name_of(content): content}, [])
+    opened("two").names()
+    target = opened("one")
+    target.names()
+    target.change({}, [name_of(b"forgotten")])
+    assert has(tmp_path / "two" / "git", b"forgotten")
+    assert opened("two").names().keys() == {name_of(b"kept")}
+    assert has(tmp_path / "two" / "git", b"kept")
+    assert not has(tmp_path / "two" / "git", b"forgotten")
+    branch = ["git", f"--git-dir={repository}", "update-ref", "-d", "refs/heads/mcpvectordb"]
+    subprocess.run(branch, check=True)
+    assert opened("two").names() == {}
+    assert not has(tmp_path / "two" / "git", b"kept")
+
+
+@needs_git
+def test_what_was_fetched_of_a_remote_goes_with_it(
+    machine: Open, home: Path, repository: Path
+) -> None:
+    db = machine("laptop", f"git+{repository}")
+    db.documents.ingest_text("apple", source="a.md")
+    db.remotes.sync()
+    assert list((home / "data").rglob("HEAD"))
+    db.remotes.remove("others")
+    assert not list((home / "data").rglob("HEAD"))
+    db.remotes.add("others", f"git+{repository}")
+    assert db.remotes.sync()[0].received == 1
+
+
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="is its disk there"):
         FolderTarget(tmp_path / "missing").names()
