@@ -215,8 +215,9 @@ def deletions(sql: Sql, keys: Iterable[Any], column: Literal["item", "bundle"]) 
 
 
 def start_anew(sql: Sql, remote: str) -> None:
-    """Forget what was exchanged: every bundle is read again."""
+    """Forget what was exchanged: every bundle is read again, what is forgotten is so again."""
     sql.execute("DELETE FROM bundles WHERE remote = ?", (remote,))
+    sql.execute("UPDATE forgotten SET done = 0")
     sql.execute(
         "UPDATE remotes SET since = -1, token = '', next_token = '' WHERE name = ?", (remote,)
     )

@@ -424,6 +424,25 @@ def test_a_restored_backup_gets_back_what_was_exchanged_since(machine: Open, hom
     assert sorted(texts(laptop)) == ["a.md", "b.md", "c.md"]
 
 
+def test_a_restored_backup_does_not_bring_back_what_was_forgotten(
+    machine: Open, home: Path
+) -> None:
+    laptop, desktop = machine("laptop"), machine("desktop")
+    laptop.documents.ingest_text("secret", source="a.md")
+    laptop.documents.ingest_text("pear", source="b.md")
+    sync(laptop), sync(desktop)
+    laptop.copy_to(home / "backup.db")
+    laptop.forget("a.md")
+    sync(laptop), sync(desktop)
+    laptop.close()
+    shutil.copy(home / "backup.db", home / "laptop.db")
+    laptop = machine("laptop")
+    assert sync(laptop).forgotten == 1
+    sync(desktop)
+    assert texts(laptop) == texts(desktop) == {"b.md": "pear"}
+    assert b"secret" not in laptop.path.read_bytes()
+
+
 def test_a_salvaged_file_asks_its_remotes_for_everything_again(machine: Open, home: Path) -> None:
     laptop = machine("laptop")
     laptop.documents.ingest_text("apple", source="a.md")
