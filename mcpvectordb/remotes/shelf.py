@@ -110,11 +110,11 @@ class Remotes:
 
     def remove(self, name: str) -> None:
         """Forget a remote; what lies there stays, and other machines go on with it."""
-        self._find(name)
+        row = self._find(name)
         with self._locked():
             _remove_folder(self._cache(name))
             with self._state.sql() as sql:
-                sql.execute("DELETE FROM remotes WHERE name = ?", (name,))
+                state.remove(sql, row)
 
     def browse(self) -> list[Remote]:
         """All remotes, by their names."""

@@ -46,6 +46,11 @@ CREATE TABLE IF NOT EXISTS remotes (
     exchanged_at TEXT NOT NULL,
     problem TEXT NOT NULL
 ) STRICT;
+-- This file's names at targets of remotes that were removed: it goes on with its own bundles.
+CREATE TABLE IF NOT EXISTS writers (
+    target TEXT PRIMARY KEY,
+    writer TEXT NOT NULL
+) STRICT;
 -- Every bundle that was written or merged, also when it is gone.
 CREATE TABLE IF NOT EXISTS bundles (
     number INTEGER PRIMARY KEY,
@@ -242,8 +247,16 @@ def drop_repeated(sql: Sql, remote: str) -> None:
 
 
 def new_remote(sql: Sql, row: RemoteRow) -> None:
-    """Add a remote with which nothing was exchanged yet."""
+    """Add a remote with which nothing was exchanged yet, or not since it was removed."""
+    before = "DELETE FROM writers WHERE target = ? RETURNING writer"
+    row = row._replace(writer=sql.execute(before, (row.target,)).get or row.writer)
     sql.execute(f"INSERT INTO remotes VALUES ({', '.join('?' * len(row))})", row)
+
+
+def remove(sql: Sql, row: RemoteRow) -> None:
+    """Remove a remote, and keep by which name the file has written there."""
+    sql.execute("INSERT OR REPLACE INTO writers VALUES (?, ?)", (row.target, row.writer))
+    sql.execute("DELETE FROM remotes WHERE name = ?", (row.name,))
 
 
 def forget(sql: Sql, items: Mapping[bytes, int], *, done: bool) -> None:

@@ -389,6 +389,25 @@ def test_what_is_forgotten_is_forgotten_everywhere(machine: Open, home: Path) ->
         assert path.is_dir() or b"zebra" not in path.read_bytes(), path
 
 
+def test_what_is_forgotten_leaves_the_target_also_after_the_remote_was_added_again(
+    machine: Open, home: Path
+) -> None:
+    laptop, desktop = machine("laptop"), machine("desktop")
+    laptop.documents.ingest_text("secret", source="a.md")
+    sync(laptop), sync(desktop)
+    [old] = stored(home)
+    laptop.remotes.remove("others")
+    laptop.remotes.add("again", home / "shared")
+    assert sync(laptop).sent == 0
+    laptop.forget("a.md")
+    laptop.documents.ingest_text("pear", source="b.md")
+    sync(laptop)
+    assert old not in stored(home)
+    done = sync(desktop)
+    assert done.forgotten == 1 and done.missing == () and texts(desktop) == {"b.md": "pear"}
+    assert laptop.remotes.browse()[0].machines == ()  # its own bundles are not another's
+
+
 def test_what_is_forgotten_does_not_come_back_from_a_bundle_but_may_be_written_again(
     machine: Open, home: Path
 ) -> None:
