@@ -93,8 +93,10 @@ class Remotes:
         file = str(Path(passphrase_file).expanduser().absolute()) if passphrase_file else ""
         place = os.fspath(target)
         made = target_of(place, self._cache(name))
-        if not place.startswith("git+") and Path(place).expanduser().is_dir():
-            place = str(Path(place).expanduser().absolute())
+        scheme = "git+" if place.startswith("git+") else ""
+        local = place.removeprefix(scheme)
+        if ":" not in local.partition("/")[0] and Path(local).expanduser().is_dir():
+            place = scheme + str(Path(local).expanduser().absolute())
         salt, writer = os.urandom(SALT), uuid.uuid4().hex
         row = RemoteRow(
             name, place, int(encrypted or bool(file)), file, writer, salt, "", "", "", -1, 0, "", ""

@@ -171,6 +171,17 @@ def test_what_was_fetched_of_a_remote_goes_with_it(
     assert db.remotes.sync()[0].received == 1
 
 
+@needs_git
+def test_a_repository_that_is_named_from_a_folder_is_found_from_others(
+    machine: Open, home: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository.parent)
+    db = machine("laptop", f"git+{repository.name}")
+    assert db.remotes.browse()[0].target == f"git+{repository}"
+    monkeypatch.chdir(home / "shared")
+    assert db.remotes.sync("others")[0].problem == ""
+
+
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="is its disk there"):
         FolderTarget(tmp_path / "missing").names()
