@@ -350,4 +350,6 @@ def _passphrase_in(path: Path) -> str:
         ) from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{path} has no passphrase: it is no text") from None
-    return said.partition("\n")[0].strip("\r")
+    if not (passphrase := said.partition("\n")[0].strip("\r")):
+        raise InvalidInput(f"{path} has no passphrase: its first line is empty")
+    return passphrase

@@ -213,7 +213,11 @@ def test_a_passphrase_comes_from_a_file_that_only_its_owner_reads(
     if os.name == "posix":
         with pytest.raises(InvalidInput, match="chmod 600"):
             machine("laptop", passphrase_file=secret)
+    secret.write_text("\n")
     secret.chmod(0o600)
+    with pytest.raises(InvalidInput, match="its first line is empty"):
+        machine("laptop", passphrase_file=secret)
+    secret.write_text(f"{WORDS}\n")
     laptop = machine("laptop", passphrase_file=secret)
     laptop.documents.ingest_text("apple", source="a.md")
     assert laptop.remotes.sync()[0].sent == 1
