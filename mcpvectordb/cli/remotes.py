@@ -86,8 +86,10 @@ def sync(name: str | None, as_json: bool) -> None:
 
     What came is merged as `merge` does it: of two changes of the same thing the later wins, and
     deletions count as changes. A bundle that is half-written or not sound is refused, and tried
-    again the next time.
+    again the next time; the exit code is then 1, unless it may only be on its way.
     """
+    from mcpvectordb.remotes.records import NOT_WHOLE
+
     with opened() as db:
         passphrase = _passphrase(db, name)
         with bar("merging", "items") as move:
@@ -97,7 +99,11 @@ def sync(name: str | None, as_json: bool) -> None:
     if not done:
         notes = ["no remote yet: `mcpvectordb remote add NAME TARGET`"]
     show_result({"exchanged": done}, lines, notes, as_json=as_json)
-    if problems := [f"{each.name}: {each.problem}" for each in done if each.problem]:
+    problems = [f"{each.name}: {each.problem}" for each in done if each.problem]
+    for each in done:
+        if refused := sum(not reason.endswith(NOT_WHOLE) for reason in each.refused):
+            problems.append(f"{each.name}: {quantity(refused, 'bundle')} refused")
+    if problems:
         fail("; ".join(problems))
 
 

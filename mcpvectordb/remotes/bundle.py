@@ -22,6 +22,7 @@ from mcpvectordb.errors import Damaged, InvalidInput, MCPVectorDBError, NewerFil
 from mcpvectordb.history.versions import Item, Version, VersionedShelf, pack, unpack
 from mcpvectordb.merge import ChangeRow, ModelSettings
 from mcpvectordb.metadata import from_base64
+from mcpvectordb.remotes.records import NOT_WHOLE
 from mcpvectordb.remotes.targets import SUFFIX
 from mcpvectordb.transfer.restore import model_of_header
 
@@ -86,9 +87,7 @@ class Bundle(NamedTuple):
     def decode(cls, name: str, content: bytes, passphrase: str) -> Bundle:
         """The bundle of such bytes; raises Damaged, InvalidInput or NewerFile."""
         if hashlib.sha256(content).hexdigest() + SUFFIX != name:
-            raise Damaged(
-                "it is not (or not yet) the whole file that was written: it is tried again"
-            )
+            raise Damaged(NOT_WHOLE)
         head, _, _ = content[:100].partition(b"\n")
         if head + b"\n" not in (_PLAIN, _ENCRYPTED):
             if head.startswith(b"mcpvectordb bundle "):

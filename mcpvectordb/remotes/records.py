@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mcpvectordb.records import Record
 
+NOT_WHOLE = "it is not (or not yet) the whole file that was written: it is tried again"
+"""Why a bundle is refused that a program may still be bringing."""
+
 
 class Remote(Record):
     """A place through which copies of a file on other machines exchange what changed.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -37,11 +38,20 @@ def test_two_files_meet_in_a_folder(two: Commands, tmp_path: Path) -> None:
 def test_a_problem_is_an_exit_code_and_a_torn_bundle_a_note(two: Commands, tmp_path: Path) -> None:
     two.run("remote", "sync")
     (tmp_path / "shared" / f"{'a' * 64}.bundle").write_bytes(b"half")
-    assert "refused aaaa" in two.invoke("remote", "sync").stderr
+    torn = two.invoke("remote", "sync")
+    assert torn.exit_code == 0 and "refused aaaa" in torn.stderr
     assert "problem: aaaa" in two.run("remote", "list")
     shutil.rmtree(tmp_path / "shared")
     gone = two.invoke("remote", "sync")
     assert gone.exit_code == 1 and "is its disk there?" in gone.stderr
+
+
+def test_a_bundle_that_is_none_is_an_exit_code(two: Commands, tmp_path: Path) -> None:
+    name = f"{hashlib.sha256(b'').hexdigest()}.bundle"
+    (tmp_path / "shared" / name).touch()
+    refused = two.invoke("remote", "sync")
+    assert refused.exit_code == 1 and "cloud: 1 bundle refused" in refused.stderr
+    assert f"refused {name}: it is no bundle" in refused.stderr and "1 bundle (" in refused.stdout
 
 
 def test_a_passphrase_is_asked_for_only_where_somebody_is(
