@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpvectordb.cli.history import merged_lines
-from mcpvectordb.cli.main import opened
+from mcpvectordb.cli.main import database_path, given_database, opened
 from mcpvectordb.cli.options import json_option
 from mcpvectordb.cli.output import bar, fail, quantity, show, show_result
 
@@ -45,6 +46,9 @@ def add(name: str, target: str, encrypted: bool, passphrase_file: Path | None) -
     repository, or host:path of a folder that is reached by ssh. git and ssh are the programs of
     this machine, with the keys that they have.
     """
+    file = given_database() or database_path()
+    if isinstance(file, Path) and not file.expanduser().exists():
+        _check_target(target)  # before there is a database
     with opened(make=True) as db:
         passphrase = ""
         if encrypted and not passphrase_file and not db.config.remote_passphrase:
@@ -57,6 +61,14 @@ def add(name: str, target: str, encrypted: bool, passphrase_file: Path | None) -
             passphrase_file=passphrase_file or "",
         )
     show(f"added {_line(done)}: `mcpvectordb remote sync {name}` exchanges with it")
+
+
+def _check_target(target: str) -> None:
+    """Raise an error for a target that cannot be reached."""
+    from mcpvectordb.remotes.targets import target_of
+
+    with tempfile.TemporaryDirectory(prefix="mcpvectordb-") as cache:
+        target_of(target, Path(cache)).names()
 
 
 @remote.command()

@@ -54,6 +54,15 @@ def test_a_bundle_that_is_none_is_an_exit_code(two: Commands, tmp_path: Path) ->
     assert f"refused {name}: it is no bundle" in refused.stderr and "1 bundle (" in refused.stdout
 
 
+def test_a_remote_that_cannot_be_added_makes_no_database(two: Commands, tmp_path: Path) -> None:
+    add = ("--db", "new.db", "remote", "add", "cloud")
+    refused = two.invoke(*add, str(tmp_path / "missing"))
+    assert refused.exit_code == 1 and "is its disk there?" in str(refused.exception)
+    assert not list(tmp_path.rglob("new.db"))
+    assert "added cloud" in two.run(*add, str(tmp_path / "shared"))
+    assert list(tmp_path.rglob("new.db"))
+
+
 def test_a_passphrase_is_asked_for_only_where_somebody_is(
     two: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
