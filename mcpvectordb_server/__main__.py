@@ -143,11 +143,12 @@ def _over_http(options: Options, offered: dict[str, ExposedTool]) -> Callable[[S
         address, port = listener.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
         path = "sse" if options.transport == "sse" else "mcp"
-        sys.stderr.write(f"Listening on http://{name}:{port}/{path}\n")
+        told = f"Listening on http://{name}:{port}/{path}\n"
         hosts = http.hosts_of(options.host, options.hosts)
         if oauth is not None:
             hosts.add(connections.host_of(oauth.url))
-            sys.stderr.write(f"Clients reach it at {oauth.url}/{path}\n")
+            told += f"Clients reach it at {oauth.url}/{path}\n"
+        sys.stderr.write(told)
         app = http.application(server, options.transport, token=token, hosts=hosts, oauth=oauth)
         anyio.run(partial(connections.uvicorn_server(app).serve, sockets=[listener]))
 

@@ -127,8 +127,8 @@ def test_a_server_at_a_public_url_lets_clients_in_and_revokes_at_once(
     arguments = ("--db", str(path), "--surface", "desk", "--read-only")
     with Wire.over_http(*arguments, "--public-url", "https://notes.test", token="t" * 16) as wire:
         web = Web(f"http://127.0.0.1:{wire.port}", public="https://notes.test")
-        assert "Clients reach it at https://notes.test/mcp" in wire.errors
         client = web.client()
+        assert "Clients reach it at https://notes.test/mcp" in wire.errors
         tokens = web.tokens(client)
         assert (tokens["scope"], web.call(tokens["access_token"]).status) == ("read", 200)
         access.revoke(access.connected()[0].id)
