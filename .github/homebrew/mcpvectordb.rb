@@ -4,7 +4,7 @@
 class Mcpvectordb < Formula
   desc "Documents, notes and memories in one SQLite file, for people and MCP agents"
   homepage "https://github.com/mcpvectordb/mcpvectordb"
-  url "https://files.pythonhosted.org/packages/source/m/mcpvectordb/mcpvectordb-0.1.0.tar.gz"
+  url "https://github.com/mcpvectordb/mcpvectordb/releases/download/v0.1.0/mcpvectordb-0.1.0.tar.gz"
   sha256 "0000000000000000000000000000000000000000000000000000000000000000"
   license "Apache-2.0"
 

@@ -32,7 +32,7 @@ def test_every_version_string_is_the_same() -> None:
     assert f'io.modelcontextprotocol.server.name="{SERVER["name"]}"' in docker
     assert f"<!-- mcp-name: {SERVER['name']} -->" in (ROOT / "README.md").read_text("utf-8")
     formula = (ROOT / ".github" / "homebrew" / "mcpvectordb.rb").read_text("utf-8")
-    assert f"/mcpvectordb-{__version__}.tar.gz" in formula
+    assert f"/v{__version__}/mcpvectordb-{__version__}.tar.gz" in formula
 
 
 def test_the_manifest_is_as_its_format_says_and_lists_the_tools_as_they_are() -> None:
