@@ -169,7 +169,7 @@ def _authorization_server(options: Options, offered: dict[str, ExposedTool]) -> 
             f"{options.db} has no passphrase yet, with which you let clients in: set one by "
             f"`mcpvectordb --db {options.db} access passphrase`"
         )
-    return AuthorizationServer(access, options.public_url, "/mcp", offered)
+    return AuthorizationServer(access, options.public_url, offered)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ from mcpvectordb_server.surface import ExposedTool, Tool
 
 SCOPES = ("read", "write", "ingest")
 PUBLIC = "none"  # how clients authenticate
+PATH = "/mcp"  # of what they reach: nobody comes in by SSE, whose stream outlives a revocation
 MOST_BYTES = 16_384  # of a request to any endpoint here
 # Through these no more is seen of the file than what its instructions say. All else, but for calls
 # of tools, needs `read`.
@@ -321,13 +322,11 @@ def _is(given: object, resource: str) -> bool:
 class AuthorizationServer:
     """The endpoints of OAuth at a public URL, who has a token, and what a token may do.
 
-    `path` is that of MCP; a scope is offered if a tool needs it.
+    A scope is offered if a tool needs it.
     """
 
-    def __init__(
-        self, access: Access, public_url: str, path: str, tools: Mapping[str, ExposedTool]
-    ) -> None:
-        self.url, resource = public_url, public_url + path
+    def __init__(self, access: Access, public_url: str, tools: Mapping[str, ExposedTool]) -> None:
+        self.url, resource = public_url, public_url + PATH
         self._provider = Provider(access, resource)
         self._needs = {name: scope_of(each.tool) for name, each in tools.items()}
         self._scopes = [each for each in SCOPES if each in {"read", *self._needs.values()}]

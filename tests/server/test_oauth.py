@@ -86,9 +86,7 @@ def serving(access: Access, url: str = "") -> Running:
     return Running(
         "streamable-http",
         service(Shelf(), SURFACE),
-        oauth=lambda here: oauth.AuthorizationServer(
-            access, url or here, "/mcp", expose([SURFACE])
-        ),
+        oauth=lambda here: oauth.AuthorizationServer(access, url or here, expose([SURFACE])),
     )
 
 
